@@ -27,14 +27,14 @@ from safetensors.torch import load_file, save_file
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import command
-from decoupled_descent.app.tables.reading import read_table
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.estimators.saving import load_model, save_model
+from decoupled_descent.app.files.reading import read_table
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.estimators.saving import load_model, save_model
 from decoupled_descent.tensor_file import CHECKSUM, DESCRIPTION, content_checksum
 from decoupled_descent.training import checkpoint_file as checkpoints
-from tests.estimators.test_saving import resigned
 from tests.fuzzed_tables import fuzz_jsonl, fuzz_ods, fuzz_packed, fuzz_xlsx
 from tests.problems import binary, two_layer
+from tests.tables.estimators.test_saving import resigned
 
 QUICK = settings(
     max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True

@@ -24,18 +24,15 @@ ORDER = [
     ["datasets", "plotting"],  # runs, sweeps, evolutions and estimators draw themselves with it
     ["objective", "rows"],
     ["descent"],
+    ["leave_one_out"],
+    ["evaluation"],  # every run has one, so it stands above all training
     ["training"],
     ["theory"],
-    ["columns"],
-    ["features"],
-    ["leave_one_out"],
     ["networks"],
-    ["members"],
     ["integrations"],
-    ["selection"],
-    ["diagnostics"],
-    ["estimators"],
-    ["app.tables", "app.report", "app.export", "app.reproduce", "app.cli"],
+    ["tables.columns", "tables.features"],
+    ["tables.members", "tables.search", "tables.estimators"],
+    ["app.files", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]
 LEVEL = {
     name: (level, place) for level, names in enumerate(ORDER) for place, name in enumerate(names)
@@ -68,7 +65,11 @@ class Runtime(ast.NodeVisitor):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         assert node.level == 0, f"{self.module}:{node.lineno} imports relatively"
-        if node.module in ("decoupled_descent", "decoupled_descent.app"):  # import checks
+        if node.module in (
+            "decoupled_descent",
+            "decoupled_descent.app",
+            "decoupled_descent.tables",
+        ):  # import checks
             self.found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
         elif node.module:
             self.found.append((node.module, node.lineno))
@@ -88,8 +89,8 @@ def package(path: Path) -> str:
 
 
 def room(parts: tuple[str, ...]) -> str:
-    """The package of a module by its path; those of the application are told apart."""
-    return ".".join(parts[:2]) if parts[0] == "app" else parts[0]
+    """The package of a module by its path; rooms of tables and the application are told apart."""
+    return ".".join(parts[:2]) if parts[0] in ("app", "tables") else parts[0]
 
 
 def imports() -> list[Import]:
@@ -109,7 +110,11 @@ def imports() -> list[Import]:
 
 
 def test_every_package_has_its_place():
-    packages = {package(path) for path in sources()} - {"__init__", "app.__init__"}
+    packages = {package(path) for path in sources()} - {
+        "__init__",
+        "app.__init__",
+        "tables.__init__",
+    }
     assert packages == set(LEVEL)
 
 

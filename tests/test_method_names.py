@@ -1,7 +1,7 @@
 """The names of the methods belong to algorithms."""
 
 from decoupled_descent.method_names import AT_MINIMUM, BY_DESCENT, METHOD_NAMES, SETTINGS
-from decoupled_descent.selection.methods import BUILDERS
+from decoupled_descent.training.sweeps.methods import BUILDERS
 
 
 def test_every_name_has_an_algorithm_and_known_settings():

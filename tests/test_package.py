@@ -28,7 +28,7 @@ def test_every_public_name_is_there():
     assert dd.heads.Product.__module__ == "decoupled_descent.objective.heads"
     assert dd.noise.Covariance
     assert dd.rules.Damped
-    assert dd.selection.paired_difference
+    assert dd.evaluation.paired_difference
 
 
 def test_type_checkers_see_the_names_that_run():
@@ -87,7 +87,7 @@ def test_training_brings_no_slow_library():
         "objective = dd.Objective(dd.heads.Product(a=1.0), 'logistic')\n"
         "dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 3)\n"
         "from decoupled_descent import datasets, plotting\n"
-        "from decoupled_descent.features import Kernel, as_features\n"
+        "from decoupled_descent.tables.features import Kernel, as_features\n"
         "Kernel('rbf').fit_transform(X), as_features('auto')\n"
         "slow = {'sklearn', 'pandas', 'matplotlib', 'scipy.stats'}\n"
         "assert not slow & set(sys.modules) - before, slow & set(sys.modules)\n"

@@ -17,7 +17,7 @@ from decoupled_descent.training import StopReason
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PACKAGES = [path.parent.name for path in (ROOT / "src").rglob("__init__.py")]
+PACKAGES = [path.parent for path in (ROOT / "src").rglob("__init__.py")]
 
 
 def run_blocks(page, **names):
@@ -130,7 +130,7 @@ def test_developers_page_names_files_that_exist():
     found = re.findall(r"[\w/]+\.py\b|docs/[\w/]+\.md", text)
     named = {name for name in found if "sign" not in name}  # the algorithm of the example
     folders = [ROOT, ROOT / "src" / "decoupled_descent", ROOT / "tests" / "objective"]
-    folders += [ROOT / "src" / "decoupled_descent" / name for name in PACKAGES]
+    folders += PACKAGES
     missing = [name for name in named if not any((folder / name).exists() for folder in folders)]
     assert len(named) > 40
     assert not missing

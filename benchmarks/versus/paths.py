@@ -169,7 +169,7 @@ def estimated(name: str, standardise: bool) -> Way:
     return way
 
 
-def decoupled(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.selection.Sweep:
+def decoupled(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.sweeps.Sweep:
     """Decoupled descent along damping 1 − η and rate cη, whose limits are ridge regressions.
 
     Undamped it would grow without bound here. c lies below both 1 and d/n; five values compete.
@@ -183,7 +183,7 @@ def decoupled(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.selec
     return dd.sweep(A, y, objective, dampings, STEPS, theta=start, progress=False)
 
 
-def orthogonal(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.selection.Sweep:
+def orthogonal(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.sweeps.Sweep:
     """Orthogonal descent as ``dd.tune`` sets it up.
 
     Its direction has the part along the outputs taken out, which leaves −y here, so the length of θ
@@ -195,7 +195,7 @@ def orthogonal(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.sele
     return dd.tune(A, y, objective, theta=start, progress=False)
 
 
-def ours(standardise: bool, train: Callable[..., dd.selection.Sweep]) -> Way:
+def ours(standardise: bool, train: Callable[..., dd.sweeps.Sweep]) -> Way:
     """The winner of a sweep, its luck corrected for."""
 
     def way(X: Array, y: Array) -> Answer:

@@ -107,7 +107,7 @@ def newton(loss: str, standardise: bool) -> Way:
             algorithm = dd.DecoupledNewton(float(ridge))
             runs.append(dd.fit(rows, None, objective, algorithm, theta=theta, progress=False))
             theta = runs[-1].theta
-        sweep = dd.selection.Sweep(tuple(f"{ridge:g}" for ridge in RIDGES), tuple(runs))
+        sweep = dd.sweeps.Sweep(tuple(f"{ridge:g}" for ridge in RIDGES), tuple(runs))
         unit = 1 if loss == "logistic" else 2  # the package halves squared errors
         found, best = sweep.corrected_error, sweep.best
 

@@ -21,8 +21,8 @@ from problems import PROBLEMS, split
 
 import decoupled_descent as dd
 from decoupled_descent.checks import VERDICTS
-from decoupled_descent.diagnostics.checks import STATUSES
-from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.evaluation.checks.check import STATUSES
+from decoupled_descent.evaluation.checks.diagnosis import diagnose
 
 STEPS = 150
 #: The limits were set on the problems of the half "develop", which are not run again.

@@ -16,8 +16,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import decoupled_descent as dd
-from decoupled_descent.members.catalogue import AUTO
-from decoupled_descent.members.interface import TableSize
+from decoupled_descent.tables.members.catalogue import AUTO
+from decoupled_descent.tables.members.interface import TableSize
 
 NEW = 3000
 #: Rows, columns, signal, shares of the classes, and whether a design fixes the shares.

@@ -14,12 +14,12 @@ import time
 import numpy as np
 import torch
 
-from decoupled_descent.features.candidates import as_features
-from decoupled_descent.members.catalogue import AUTO
-from decoupled_descent.members.interface import TableSize
-from decoupled_descent.selection.cost import expected_seconds, member_operations, product_speed
-from decoupled_descent.selection.ranking import KEPT
-from decoupled_descent.selection.search import MOST_PARAMETERS, search_models
+from decoupled_descent.tables.features.candidates import as_features
+from decoupled_descent.tables.members.catalogue import AUTO
+from decoupled_descent.tables.members.interface import TableSize
+from decoupled_descent.tables.search.cost import expected_seconds, member_operations, product_speed
+from decoupled_descent.tables.search.ranking import KEPT
+from decoupled_descent.tables.search.search import MOST_PARAMETERS, search_models
 
 
 def draw(n, d, classes):

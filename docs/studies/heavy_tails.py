@@ -16,7 +16,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.checks import error_interval
-from decoupled_descent.training.heavy_tail import mean_interval
+from decoupled_descent.evaluation.heavy_tail import mean_interval
 
 NEW = 20_000
 #: Errors, and the mean of their squares.

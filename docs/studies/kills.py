@@ -55,7 +55,7 @@ def sweep(folder: Path) -> object:
     algorithms = [dd.OrthogonalDecoupledDescent(lr, 0.9) for lr in (0.02, 0.05, 0.1)]
     where = dd.Checkpoint(folder, seconds=0)
     found = dd.sweep(
-        X, y, objective, algorithms, 200, halving=dd.selection.Halving(), checkpoint=where
+        X, y, objective, algorithms, 200, halving=dd.sweeps.Halving(), checkpoint=where
     )
     return [numbers(run) for run in found.runs]
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import Tensor, nn
 
 import decoupled_descent as dd
-from decoupled_descent.selection import tuner
+from decoupled_descent.training.sweeps import tuner
 
 Problem = tuple[Tensor, Tensor, str]
 

@@ -39,10 +39,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import decoupled_descent as dd
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.features.candidates import AUTO
-from decoupled_descent.members.catalogue import AUTO as AUTO_MEMBERS
-from decoupled_descent.members.interface import TableSize
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.features.candidates import AUTO
+from decoupled_descent.tables.members.catalogue import AUTO as AUTO_MEMBERS
+from decoupled_descent.tables.members.interface import TableSize
 
 #: The features of before: those without levels.
 PLAIN = [name for name in AUTO if not name.endswith("/levels")]

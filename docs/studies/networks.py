@@ -26,11 +26,11 @@ import tables
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.features.candidates import as_features
 from decoupled_descent.objective.losses import get_loss
-from decoupled_descent.selection import search
-from decoupled_descent.selection.fits import CandidateFit, row_count, smoothed_predictions
-from decoupled_descent.selection.stacking import FOLDS
+from decoupled_descent.tables.features.candidates import as_features
+from decoupled_descent.tables.search import search
+from decoupled_descent.tables.search.fits import CandidateFit, row_count, smoothed_predictions
+from decoupled_descent.tables.search.stacking import FOLDS
 
 SETTINGS = (
     *(("diabetes", 221), ("concrete", 200), ("vehicle", 200), ("phoneme", 200)),

@@ -29,7 +29,7 @@ from problems import split as deal
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
 import decoupled_descent as dd
-from decoupled_descent.features.scaling import CLIP
+from decoupled_descent.tables.features.scaling import CLIP
 
 SPLITS, STEPS = range(250, 260), 300
 SHAPES = {"0.5": (200, 400), "20": (1000, 50)}  # n/d = 2 is 400 by 200

@@ -20,7 +20,7 @@ import torch
 from tables import prepared, split
 
 import decoupled_descent as dd
-from decoupled_descent.features.candidates import as_features
+from decoupled_descent.tables.features.candidates import as_features
 
 CASES = [  # table, features, hidden units
     ("breast_cancer", "linear", 0),

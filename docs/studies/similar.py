@@ -16,7 +16,7 @@ import torch
 from tables import _rows, load, prepared
 
 import decoupled_descent as dd
-from decoupled_descent.diagnostics import readings
+from decoupled_descent.evaluation.checks import readings
 
 #: patients, rows of each, noise of their columns, whether there are classes, the patients' effect
 DRAWN = [

@@ -22,13 +22,13 @@ import warnings
 import numpy as np
 import torch
 
-from decoupled_descent.members import sparse_linear, sparse_path
-from decoupled_descent.members.interface import TrainingTable
-from decoupled_descent.members.sparse_linear import FOLDS, path
-from decoupled_descent.members.sparse_path import RATIO, RIDGE, SparseProblem, steepest
-from decoupled_descent.members.standardised import column_moments, standardised
 from decoupled_descent.objective.losses import get_loss
-from decoupled_descent.selection.stacking import folds_of
+from decoupled_descent.tables.members import sparse_linear, sparse_path
+from decoupled_descent.tables.members.interface import TrainingTable
+from decoupled_descent.tables.members.sparse_linear import FOLDS, path
+from decoupled_descent.tables.members.sparse_path import RATIO, RIDGE, SparseProblem, steepest
+from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.search.stacking import folds_of
 
 #: Rows, columns, and the coefficients of the first 15 columns.
 SETTINGS = ((50, 500, 0.0), (50, 500, 1.0), (100, 500, 1.0))

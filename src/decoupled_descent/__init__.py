@@ -18,17 +18,14 @@ TYPE_CHECKING = False  # type checkers take a variable of this name as true
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets
     from decoupled_descent import descent as descent
-    from decoupled_descent import diagnostics as diagnostics
-    from decoupled_descent import estimators as estimators
-    from decoupled_descent import features as features
+    from decoupled_descent import evaluation as evaluation
     from decoupled_descent import objective as objective
     from decoupled_descent import plotting as plotting
     from decoupled_descent import rows as rows
-    from decoupled_descent import selection as selection
     from decoupled_descent import theory as theory
     from decoupled_descent import training as training
     from decoupled_descent.app import reproduce as reproduce
-    from decoupled_descent.app.tables.reading import read_table as read_table
+    from decoupled_descent.app.files.reading import read_table as read_table
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
@@ -38,11 +35,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
     from decoupled_descent.descent import noise as noise
     from decoupled_descent.descent import rules as rules
-    from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
-    from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
-    from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
-    from decoupled_descent.estimators.saving import load_model as load_model
-    from decoupled_descent.estimators.saving import save_model as save_model
+    from decoupled_descent.evaluation.checks.diagnosis import diagnose as diagnose
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
     from decoupled_descent.networks.fit import fit as fit
@@ -50,25 +43,32 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.rows.blocks import Rows as Rows
-    from decoupled_descent.selection.sweep import sweep as sweep
-    from decoupled_descent.selection.tuning import tune as tune
+    from decoupled_descent.tables import estimators as estimators
+    from decoupled_descent.tables import features as features
+    from decoupled_descent.tables.estimators import DecoupledClassifier as DecoupledClassifier
+    from decoupled_descent.tables.estimators import DecoupledRegressor as DecoupledRegressor
+    from decoupled_descent.tables.estimators.saving import load_model as load_model
+    from decoupled_descent.tables.estimators.saving import save_model as save_model
     from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
+    from decoupled_descent.training import sweeps as sweeps
     from decoupled_descent.training.checkpoint_file import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
+    from decoupled_descent.training.sweeps.sweep import sweep as sweep
+    from decoupled_descent.training.sweeps.tuning import tune as tune
 
 __version__ = "0.1.0"
 
 #: The public names and the modules that define them.
 _NAMES = {
     # for everybody: tables in, models and verdicts out
-    "DecoupledClassifier": "estimators",
-    "DecoupledRegressor": "estimators",
-    "diagnose": "diagnostics.diagnosis",
-    "load_model": "estimators.saving",
-    "read_table": "app.tables.reading",
-    "save_model": "estimators.saving",
+    "DecoupledClassifier": "tables.estimators",
+    "DecoupledRegressor": "tables.estimators",
+    "diagnose": "evaluation.checks.diagnosis",
+    "load_model": "tables.estimators.saving",
+    "read_table": "app.files.reading",
+    "save_model": "tables.estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "Checkpoint": "training.checkpoint_file",
     "CrossFit": "networks.cross_fit",
@@ -84,8 +84,8 @@ _NAMES = {
     "Run": "training.run",
     "fit": "networks.fit",
     # for choosing among many models
-    "sweep": "selection.sweep",
-    "tune": "selection.tuning",
+    "sweep": "training.sweeps.sweep",
+    "tune": "training.sweeps.tuning",
     # for theorists
     "GaussianMixture": "datasets.mixtures",
     "StateEvolution": "theory.state_evolution",
@@ -96,7 +96,7 @@ _NAMES = {
 _MODULES = {
     # models and data
     "datasets": "datasets",
-    "features": "features",
+    "features": "tables.features",
     "heads": "objective.heads",
     "mixtures": "datasets.mixtures",
     "objective": "objective",
@@ -106,11 +106,11 @@ _MODULES = {
     "descent": "descent",
     "noise": "descent.noise",
     "rules": "descent.rules",
-    "selection": "selection",
+    "sweeps": "training.sweeps",
     "training": "training",
     # theory, checks, figures, scikit-learn
-    "diagnostics": "diagnostics",
-    "estimators": "estimators",
+    "evaluation": "evaluation",
+    "estimators": "tables.estimators",
     "plotting": "plotting",
     "reproduce": "app.reproduce",
     "theory": "theory",

@@ -1,7 +1,7 @@
 """The methods of training that users choose by name, without the algorithms behind them.
 
 Nothing slow is imported, so that the command line can answer wrong options at once.
-``selection/methods.py`` adds the algorithms.
+``training/sweeps/methods.py`` adds the algorithms.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import decoupled_descent as dd
 from decoupled_descent.checks import Z95
 from decoupled_descent.plotting.runs import plot_curve, plot_learning_curve
 from decoupled_descent.plotting.style import COLOURS
-from decoupled_descent.selection import Halving
 from decoupled_descent.training import StopReason
+from decoupled_descent.training.sweeps import Halving
 
 MIXTURE = dd.mixtures.flipped_classes(40, 3.0, labels=(0, 1))
 DATA, TEST = MIXTURE.sample(60, seed=0), MIXTURE.sample(60, seed=1)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import decoupled_descent as dd
 from decoupled_descent.rows import gathered, inputs, sources, store
-from decoupled_descent.selection import ranking, ridge_fits
+from decoupled_descent.tables.search import ranking, ridge_fits
 
 SIZES = (120, 50)
 #: Few rows are treated as many are. Minima are exact, since their paths differ.

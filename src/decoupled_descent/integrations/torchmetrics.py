@@ -9,8 +9,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from decoupled_descent.training.estimate import Metric as MetricOf
-from decoupled_descent.training.estimate import estimate
+from decoupled_descent.evaluation.estimate import Metric as MetricOf
+from decoupled_descent.evaluation.estimate import estimate
 
 
 class WithStandardError(Metric):

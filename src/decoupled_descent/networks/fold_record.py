@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from decoupled_descent.evaluation.estimate import mean_with_stderr
 from decoupled_descent.networks.fold_assignment import FoldAssignment
-from decoupled_descent.training.estimate import mean_with_stderr
 
 
 @dataclass(frozen=True, slots=True)

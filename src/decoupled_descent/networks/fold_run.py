@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Metric, estimate
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.networks.fold_record import FoldRecord
 from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
 from decoupled_descent.networks.verdict import folds_verdict
 from decoupled_descent.plotting.runs import plot_curve
-from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric, estimate
-from decoupled_descent.training.output_scale import OutputScale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

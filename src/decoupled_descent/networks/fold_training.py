@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from decoupled_descent.checks import real_number
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.networks.copy_optimizers import CopyOptimizers, MakeOptimizer
 from decoupled_descent.networks.fold_assignment import FoldAssignment
 from decoupled_descent.networks.fold_record import Epoch, FoldRecord
 from decoupled_descent.networks.fold_run import CrossFitRun
 from decoupled_descent.networks.row_losses import RowLosses
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
-from decoupled_descent.training.output_scale import OutputScale
 
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor]

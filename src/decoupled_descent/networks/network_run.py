@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Metric
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.modules import MeanOutput
 from decoupled_descent.networks.verdict import Verdict, path_verdict, rows_behind
 from decoupled_descent.rows.tensors import as_tensor, check_finite
-from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric
 from decoupled_descent.training.run import Run
 
 #: Rows that are evaluated at a time.

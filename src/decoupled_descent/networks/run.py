@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.evaluation.estimate import Labels
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.frozen import split_frozen
@@ -23,10 +25,8 @@ from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Saver
 from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
-from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import Trainee
 from decoupled_descent.training.metadata import continued, made_with
-from decoupled_descent.training.output_scale import OutputScale
 
 
 class NetworkTrainee(Trainee):

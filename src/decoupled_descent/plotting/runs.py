@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from decoupled_descent.selection.sweep import Sweep
+    from decoupled_descent.training.sweeps.sweep import Sweep
 
 
 def plot_curve(
@@ -67,7 +67,7 @@ def plot_curve(
 
 
 def plot_sweep(sweep: Sweep) -> Figure:
-    """Draw a sweep; see :meth:`~decoupled_descent.selection.Sweep.plot`."""
+    """Draw a sweep; see :meth:`~decoupled_descent.training.sweeps.Sweep.plot`."""
     figure, axes = new_figure(columns=2)
     errors, behind = axes[0]
     for index, run in enumerate(sweep.runs):

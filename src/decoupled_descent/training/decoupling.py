@@ -15,10 +15,11 @@ from decoupled_descent.checks import outside, real_number, whole_number
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.rules import SGD
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.objective import autodiff
 from decoupled_descent.objective.models import split
 from decoupled_descent.training.loop_checks import LoopChecks
-from decoupled_descent.training.loop_run import as_run
+from decoupled_descent.training.loop_run import as_run, rows_of
 from decoupled_descent.training.run import Run
 
 #: A loss that is higher than that of the first batch by this factor says that lr is too large.
@@ -168,6 +169,10 @@ class Decoupling:
             A run with one iterate; ``run.estimate("accuracy")`` asks it.
         """
         return as_run(self, X, y)
+
+    def diagnose(self, X: Tensor, y: Tensor, **options: Any) -> Diagnosis:
+        """Check the present iterate, with X and y as the loop has them; see :func:`diagnose`."""
+        return self.run(X, y).diagnose(rows_of(self, X, y), None, **options)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside those of the model and the optimiser."""

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.evaluation.estimate import Labels
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
@@ -20,9 +22,7 @@ from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, as_callbacks
 from decoupled_descent.training.checkpoint import Saver
 from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
-from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import Trainee, check_test, train_together
-from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.run import Run
 from decoupled_descent.training.state_file import grown, leaves
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from decoupled_descent.checks import ignoring
 from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.evaluation.estimate import Labels
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Step, StopReason
-from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import History
-from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.run import Run
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_run
+from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Labels, Metric
+from decoupled_descent.evaluation.reweighting import row_weights_of, weighted_mean
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.training.callbacks import Step, StopReason
-from decoupled_descent.training.drift import row_weights_of, weighted_mean
-from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
     Trainee,
@@ -25,9 +26,6 @@ from decoupled_descent.training.loop import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-#: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
-FALLING = 0.5
 
 
 @dataclass(frozen=True)
@@ -154,6 +152,11 @@ class Run:
         return max(0.0, (errors[-1 - tenth] - errors[-1]) / stderr)
 
     @property
+    def diverged(self) -> bool:
+        """Whether training ended because its error was no longer finite."""
+        return self.stop_reason is StopReason.DIVERGED
+
+    @property
     def state(self) -> Any:
         """The algorithm's state at the last iterate; ``fit(…, state=run.state)`` continues."""
         return self.last.state
@@ -248,7 +251,7 @@ class Run:
 
         Returns:
             The value with a jackknife standard error; see
-            ``decoupled_descent.training.estimate.estimate``.
+            ``decoupled_descent.evaluation.estimate.estimate``.
         """
         if not self.algorithm.estimates_test_error:
             raise ValueError(
@@ -261,6 +264,10 @@ class Run:
                 "metric from best_outputs"
             )
         return self.labels.estimate(metric, self.best_outputs, blocks)
+
+    def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
+        """Check whether the train error estimates the test error; see :func:`diagnose`."""
+        return diagnose_run(X, y, self, **options)
 
     def under(self, weights: Any) -> Estimate:
         r"""Estimate the test error after a drift that is given by weights of the rows.

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from decoupled_descent.app import cli
-from decoupled_descent.selection import ridge_fits
+from decoupled_descent.tables.search import ridge_fits
 
 
 def main(mark):

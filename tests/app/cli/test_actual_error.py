@@ -7,7 +7,7 @@ import pytest
 
 from decoupled_descent.app.cli import actual_error
 from decoupled_descent.app.report.text import together
-from decoupled_descent.estimators.saving import load_model
+from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import table
 
 NEW = table(40, seed=1)

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.app.cli.conftest import FAST, table
-from tests.estimators.test_saving import put, resigned
+from tests.tables.estimators.test_saving import put, resigned
 
 GOOD = table()[["a", "b", "town", "answer"]]
 TEXT = GOOD.to_csv(index=False)

@@ -10,10 +10,10 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli import findings
 from decoupled_descent.app.cli.tables import Prepared, prepare
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.diagnostics.catalogue import CHECKS
-from decoupled_descent.diagnostics.diagnosis import diagnose_table
-from decoupled_descent.diagnostics.table_checks import LEAK, TABLE_CHECKS
+from decoupled_descent.evaluation.checks.catalogue import CHECKS
+from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
+from decoupled_descent.evaluation.checks.table_checks import LEAK, TABLE_CHECKS
+from decoupled_descent.tables.columns.rules import Columns
 from tests.app.cli.conftest import table
 
 
@@ -100,7 +100,7 @@ def test_rows_that_make_up_the_error_are_named(run, tmp_path):
 def of_table(path, target):
     """The findings on a table, with advice for the command line."""
     table = findings.table_of(prepare(path, target, None))
-    return dd.diagnostics.Diagnosis(diagnose_table(table)).for_command_line().findings
+    return dd.evaluation.Diagnosis(diagnose_table(table)).for_command_line().findings
 
 
 def test_duplicate_rows_make_no_column_a_leak(tmp_path):

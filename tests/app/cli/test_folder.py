@@ -14,8 +14,8 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli import folder
 from decoupled_descent.app.report.text import together
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.estimators.saving import load_model
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, SAID, spoilt
 from tests.app.report.examples import classification
 

@@ -8,7 +8,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.app.cli.importance import MOST_COLUMNS, LeftOutModels, importance, why_not
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.columns.rules import Columns
+from decoupled_descent.tables.columns.rules import Columns
 
 
 def prepared(frame, y, task):

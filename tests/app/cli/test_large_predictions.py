@@ -12,10 +12,10 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import Wishes, prepare
-from decoupled_descent.app.tables import limits, reservoir
-from decoupled_descent.app.tables.opening import open_table
-from decoupled_descent.estimators import inputs as estimator_inputs
+from decoupled_descent.app.files import limits, reservoir
+from decoupled_descent.app.files.opening import open_table
 from decoupled_descent.rows import inputs, sources, store
+from decoupled_descent.tables.estimators import inputs as estimator_inputs
 from tests.app.cli.conftest import spoilt, table
 
 #: Megabytes that preparing a table may take, and how often 20,000 rows are repeated for it.
@@ -149,7 +149,7 @@ MEASURED = """
 import sys
 from pathlib import Path
 from decoupled_descent.app.cli.tables import prepare
-from decoupled_descent.app.tables import limits
+from decoupled_descent.app.files import limits
 
 
 def resident(line):

@@ -8,7 +8,7 @@ from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.cli.train import fit
 from decoupled_descent.app.report.data import RowPredictions
-from decoupled_descent.columns.rules import Columns
+from decoupled_descent.tables.columns.rules import Columns
 
 FAST = {"method": "newton", "features": "linear", "ridge": 1.0}
 

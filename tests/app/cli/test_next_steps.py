@@ -6,7 +6,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.next_steps import next_steps
-from decoupled_descent.diagnostics.checks import Finding
+from decoupled_descent.evaluation.checks.check import Finding
 from tests.app.report.examples import changed, classification
 from tests.app.report.test_comparison import three
 
@@ -17,7 +17,7 @@ def report(findings=(), best=1, corrected=True):
         errors=[0.5] * 6,
         stderrs=[0.1] * 6,
         best_step=best,
-        diagnosis=dd.diagnostics.Diagnosis(findings).to_dict(),
+        diagnosis=dd.evaluation.Diagnosis(findings).to_dict(),
         settings={"max_iter": 6},
         corrected=corrected,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from decoupled_descent.app.cli import command
 from decoupled_descent.app.cli.interval_columns import NO_INTERVALS
-from decoupled_descent.estimators.saving import load_model
+from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, SAID, table
 
 NEW = table(40, seed=1)

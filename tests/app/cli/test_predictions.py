@@ -9,7 +9,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import predictions
-from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.tables.estimators.saving import save_model
 from tests.app.cli.conftest import table
 
 NEW = table(40, seed=1)

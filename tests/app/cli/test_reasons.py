@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.app.cli import reasons
-from decoupled_descent.columns.column import Column
+from decoupled_descent.tables.columns.column import Column
 
 
 def test_a_wrong_value_is_named_in_its_row(run, tmp_path):

@@ -17,7 +17,7 @@ from decoupled_descent.app.cli.results import (
 )
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.page import render_report
-from decoupled_descent.columns.rules import Columns
+from decoupled_descent.tables.columns.rules import Columns
 
 
 def problem(rows=60, seed=0):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from decoupled_descent.selection import ridge_fits
+from decoupled_descent.tables.search import ridge_fits
 from tests.app.cli.conftest import FAST, table
 
 LINEAR = ("--features", "linear")

@@ -10,7 +10,7 @@ import pytest
 
 from decoupled_descent.app.cli import subgroups
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.columns.rules import Columns
+from decoupled_descent.tables.columns.rules import Columns
 
 
 def prepared_of(frame, y, groups=None):

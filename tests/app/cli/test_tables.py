@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from decoupled_descent.app.cli.tables import prepare
-from decoupled_descent.estimators.saving import load_model
+from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, table
-from tests.app.tables.threads import in_threads
+from tests.app.files.threads import in_threads
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
 

@@ -19,12 +19,12 @@ import decoupled_descent as dd
 from decoupled_descent.app.cli import results
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.cli.train import SEARCHING, WRITING, announce
+from decoupled_descent.app.files import opening
 from decoupled_descent.app.report.text import together
-from decoupled_descent.app.tables import opening
 from decoupled_descent.checks import Z95
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.estimators.saving import load_model
-from decoupled_descent.selection import ridge_fits
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.estimators.saving import load_model
+from decoupled_descent.tables.search import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}

@@ -6,7 +6,7 @@ from decoupled_descent.app.cli.training_options import (
     check_options,
     resolve_method,
 )
-from decoupled_descent.selection.methods import METHODS
+from decoupled_descent.training.sweeps.methods import METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)

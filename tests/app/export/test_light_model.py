@@ -11,9 +11,9 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.app.export.light_model import load_light
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.estimators.saving import load_model, save_model
-from tests.estimators.test_saving import resigned
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.estimators.saving import load_model, save_model
+from tests.tables.estimators.test_saving import resigned
 
 KINDS = {
     "classes": (dd.DecoupledClassifier, {}, 2),

@@ -6,7 +6,7 @@ from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.data import ErrorsByRows
 from decoupled_descent.app.report.learning import sentence
 from decoupled_descent.app.report.page import render_section
-from decoupled_descent.estimators.learning_curve import LearningCurve
+from decoupled_descent.tables.estimators.learning_curve import LearningCurve
 from tests.app.report.examples import changed, regression
 from tests.app.report.reading import Page
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from decoupled_descent.app.report.data import ErrorsOverTime
 from decoupled_descent.app.report.over_time import over_time, sentence
-from decoupled_descent.estimators.forward import Forecast, Piece, TimeEstimate
+from decoupled_descent.tables.estimators.forward import Forecast, Piece, TimeEstimate
 
 PIECES = tuple(Piece(f"200{k}", f"200{k + 1}", 10 * k, 10, 4.0 + k, 1.0, 0.5) for k in range(3))
 ESTIMATE = TimeEstimate(

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from decoupled_descent.app.cli.output import intervals
+from decoupled_descent.app.files.targets import labels_of
 from decoupled_descent.app.report.data import with_interval
 from decoupled_descent.app.report.text import INTERVAL, error_interval, roots, together
-from decoupled_descent.app.tables.targets import labels_of
 from decoupled_descent.checks import SCORES, Z95
-from decoupled_descent.columns.values import levels, spelling
+from decoupled_descent.tables.columns.values import levels, spelling
 
 if TYPE_CHECKING:
     from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.estimators.saving import SavedModel
+    from decoupled_descent.tables.estimators.saving import SavedModel
 
 #: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.baselines import is_log
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import LinearPart
-from decoupled_descent.features.scaling import ColumnScales
+from decoupled_descent.tables.features.scaling import ColumnScales
 
 #: The most features that are listed.
 MOST = 20

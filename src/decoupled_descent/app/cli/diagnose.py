@@ -29,7 +29,7 @@ def diagnose(
     """
     options.must_exist(data)
     from decoupled_descent.app.cli.tables import Wishes, prepare
-    from decoupled_descent.app.tables.standard_input import table_path
+    from decoupled_descent.app.files.standard_input import table_path
 
     wishes = Wishes(
         None, identifier, tuple(drop or ()), tuple(missing or ()), sheet=sheet,
@@ -53,14 +53,14 @@ def diagnose(
     verdict(screen, diagnosis, everything=True)
 
 
-def before_training(prepared: Prepared) -> dd.diagnostics.Diagnosis:
+def before_training(prepared: Prepared) -> dd.evaluation.Diagnosis:
     """Diagnose a table as the estimators see it: with centred and scaled columns."""
     import numpy as np
     import torch
 
     from decoupled_descent.app.cli import findings
-    from decoupled_descent.diagnostics.diagnosis import diagnose_table
-    from decoupled_descent.estimators.input_scaling import InputScaling
+    from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
+    from decoupled_descent.tables.estimators.input_scaling import InputScaling
 
     classes = prepared.task == "classification"
     X, y = prepared.in_memory

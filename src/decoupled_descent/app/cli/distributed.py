@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decoupled_descent.app.tables.process_group import ProcessGroup
+from decoupled_descent.app.files.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Prepared

@@ -20,9 +20,9 @@ from decoupled_descent.app.cli.baselines import (
 )
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.checks import percent
-from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
-from decoupled_descent.diagnostics.measures import rows_behind
-from decoupled_descent.diagnostics.table import Table
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
+from decoupled_descent.evaluation.checks.measures import rows_behind
+from decoupled_descent.evaluation.checks.table import Table
 
 FEW_ROWS, SMALLEST = "rows behind the error", "smallest class"
 #: The logarithm of the target is advised below this p-value. It lowered the median absolute error

@@ -22,9 +22,9 @@ from decoupled_descent.app.report import ReportData, write_report
 from decoupled_descent.app.report.card import model_card
 from decoupled_descent.app.report.page import render_curve
 from decoupled_descent.checks import harmless
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.files import permissions, sync, temporary_folder, write_text
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.estimators.saving import save_model
 from decoupled_descent.tensor_file import MODEL_FILE
 
 fcntl: ModuleType | None

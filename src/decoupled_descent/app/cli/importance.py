@@ -23,13 +23,13 @@ from torch import Tensor
 
 from decoupled_descent.app.cli.baselines import losses_of
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.estimators.mixture import Member
 from decoupled_descent.leave_one_out.leave_out import leave_out
 from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.fits import smoothed_predictions
+from decoupled_descent.tables.estimators.mixture import Member
+from decoupled_descent.tables.search.fits import smoothed_predictions
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.estimators.saving import SavedModel
+    from decoupled_descent.tables.estimators.saving import SavedModel
 
 Floats = NDArray[np.float64]
 

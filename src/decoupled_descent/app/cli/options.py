@@ -108,7 +108,7 @@ def must_exist(*paths: Path) -> None:
     """Raise ``FileNotFoundError`` if a file does not exist, before anything slow is done."""
     for path in paths:
         if ADDRESS.match(str(path)):
-            from decoupled_descent.app.tables.reading import check_no_address
+            from decoupled_descent.app.files.reading import check_no_address
 
             check_no_address(path)
         if path != STANDARD_INPUT and not path.exists():

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from decoupled_descent.app.cli.predictions import Predictions
     from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.app.tables.table_reader import TableReader
-    from decoupled_descent.columns.rules import Columns
-    from decoupled_descent.estimators.saving import SavedModel
+    from decoupled_descent.app.files.table_reader import TableReader
+    from decoupled_descent.tables.columns.rules import Columns
+    from decoupled_descent.tables.estimators.saving import SavedModel
 
 #: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
@@ -82,7 +82,7 @@ def predict(
     must_exist(model, data)
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
-    from decoupled_descent.app.tables.standard_input import table_path
+    from decoupled_descent.app.files.standard_input import table_path
 
     with table_path(data) as path:
         _predict(model, path, out, sheet, as_json, limit_of(threshold, cost_ratio))
@@ -108,7 +108,7 @@ def _predict(
 ) -> None:  # fmt: skip
     """Predict a table in a file, and write or print the result."""
     about, _ = read_header(model_file(model))
-    from decoupled_descent.app.tables.opening import open_table
+    from decoupled_descent.app.files.opening import open_table
 
     columns = _columns(about)
     reader = open_table(data, usual="" if columns is None else columns.mark, sheet=sheet)
@@ -153,14 +153,14 @@ def _loaded(model: Path, reader: TableReader) -> SavedModel | LightModel:
     light = load_light(model) if reader.in_memory and reader.size <= MOST_BYTES else None
     if light is not None:
         return light
-    from decoupled_descent.estimators.saving import load_model
+    from decoupled_descent.tables.estimators.saving import load_model
 
     return load_model(model)
 
 
 def _columns(about: str) -> Columns | None:
     """The rules for columns in a model's description, or None: the model itself is read later."""
-    from decoupled_descent.columns.rules import Columns
+    from decoupled_descent.tables.columns.rules import Columns
 
     try:
         return Columns.from_dict(json.loads(about)["columns"])

@@ -21,14 +21,14 @@ from decoupled_descent.app.cli.interval_columns import (
     interval_ends,
     moved,
 )
-from decoupled_descent.app.tables.table_reader import TableReader
-from decoupled_descent.columns.counting import CountingEncoder
-from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
-from decoupled_descent.columns.values import is_number, listed, mark_missing, numbers_of
+from decoupled_descent.app.files.table_reader import TableReader
+from decoupled_descent.tables.columns.counting import CountingEncoder
+from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
+from decoupled_descent.tables.columns.values import is_number, listed, mark_missing, numbers_of
 
 if TYPE_CHECKING:
     from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.estimators.saving import SavedModel
+    from decoupled_descent.tables.estimators.saving import SavedModel
 
 #: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
 #: it skips: spaces, invisible ones, and separators at which it may cut. A single sign is not.

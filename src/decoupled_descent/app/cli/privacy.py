@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decoupled_descent.app.report.data import ReportData
-    from decoupled_descent.columns.rules import Columns
+    from decoupled_descent.tables.columns.rules import Columns
 
 #: The features that keep no rows.
 FEATURES = "linear"
@@ -56,7 +56,7 @@ def columns_for_file(columns: Columns) -> Columns:
 
     New numbers outside those of training are then not noted.
     """
-    from decoupled_descent.columns.column import Column
+    from decoupled_descent.tables.columns.column import Column
 
     unknown = Column.low, Column.high
     without = [replace(one, low=unknown[0], high=unknown[1]) for one in columns.columns]

@@ -110,9 +110,9 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
     import pandas as pd
 
     from decoupled_descent.app.cli.tables import FEWEST, Prepared
-    from decoupled_descent.app.tables.reading import read_arrays
-    from decoupled_descent.app.tables.targets import labels_of, recognise_task, values_of
-    from decoupled_descent.columns.rules import Columns
+    from decoupled_descent.app.files.reading import read_arrays
+    from decoupled_descent.app.files.targets import labels_of, recognise_task, values_of
+    from decoupled_descent.tables.columns.rules import Columns
 
     arrays = read_arrays(embeddings)
     X = _chosen(embeddings, arrays, EMBEDDINGS, 2, "embeddings")

@@ -10,7 +10,7 @@ import numpy as np
 from decoupled_descent.app.cli.baselines import losses_of
 from decoupled_descent.app.cli.importance import MOST_COLUMNS, LeftOutModels, spans_of, why_not
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.columns.column import Column
+from decoupled_descent.tables.columns.column import Column
 
 #: The most values named for a row.
 MOST_NAMED = 2

@@ -41,10 +41,10 @@ from decoupled_descent.app.report.headline import interruption
 from decoupled_descent.app.report.row_errors import rows_to_check
 from decoupled_descent.app.report.text import roots
 from decoupled_descent.checks import SCORES, counted
-from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
-from decoupled_descent.diagnostics.table import Table
-from decoupled_descent.selection.deadline import left_out_in_words
-from decoupled_descent.selection.methods import METHODS
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
+from decoupled_descent.evaluation.checks.table import Table
+from decoupled_descent.tables.search.deadline import left_out_in_words
+from decoupled_descent.training.sweeps.methods import METHODS
 
 #: Levels of the prediction intervals that are listed.
 LEVELS = (0.5, 0.8, 0.9, 0.95)

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.tables.encoding import encode
-from decoupled_descent.app.tables.opening import LoadedTable, open_table
-from decoupled_descent.app.tables.other_tasks import several_labels, time_to_event
-from decoupled_descent.app.tables.positive import positive_class
-from decoupled_descent.app.tables.process_group import ProcessGroup
-from decoupled_descent.app.tables.repairs import Skipped, merge_classes, skip_bad_rows
-from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
-from decoupled_descent.app.tables.targets import (
+from decoupled_descent.app.files.encoding import encode
+from decoupled_descent.app.files.opening import LoadedTable, open_table
+from decoupled_descent.app.files.other_tasks import several_labels, time_to_event
+from decoupled_descent.app.files.positive import positive_class
+from decoupled_descent.app.files.process_group import ProcessGroup
+from decoupled_descent.app.files.repairs import Skipped, merge_classes, skip_bad_rows
+from decoupled_descent.app.files.table_reader import FirstPass, TableReader
+from decoupled_descent.app.files.targets import (
     CLASSES,
     check_target,
     decimals_of,
@@ -30,10 +30,16 @@ from decoupled_descent.app.tables.targets import (
     spellings_of,
     values_of,
 )
-from decoupled_descent.columns.counting import CountingEncoder
-from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
-from decoupled_descent.columns.times import pieces_of, times_of_rows
-from decoupled_descent.columns.values import BadCellError, Floats, is_number, listed, mark_missing
+from decoupled_descent.tables.columns.counting import CountingEncoder
+from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
+from decoupled_descent.tables.columns.times import pieces_of, times_of_rows
+from decoupled_descent.tables.columns.values import (
+    BadCellError,
+    Floats,
+    is_number,
+    listed,
+    mark_missing,
+)
 
 #: The file that lists rows that were left out.
 SKIPPED = "skipped.csv"
@@ -70,7 +76,7 @@ class Prepared(NamedTuple):
     @property
     def time_columns(self) -> dict[str, int]:
         """Columns of X that are times of the rows: dates, or numbers with the name of a time."""
-        from decoupled_descent.estimators.raw_inputs import time_columns
+        from decoupled_descent.tables.estimators.raw_inputs import time_columns
 
         return time_columns(self.columns)
 
@@ -102,7 +108,7 @@ def prepare(
 ) -> Prepared:  # fmt: skip
     """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
-    A large table is read in batches (:mod:`decoupled_descent.app.tables.table_reader`). Its matrix
+    A large table is read in batches (:mod:`decoupled_descent.app.files.table_reader`). Its matrix
     is then a memory map, and the rules for the columns are learnt from a sample of the rows. With
     a ``group`` of processes, X has the rows of this process. All processes learn the same rules.
 

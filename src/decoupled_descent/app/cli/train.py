@@ -47,7 +47,7 @@ def train(options: TrainOptions) -> None:
     if options.distributed and options.data == STANDARD_INPUT:
         raise ValueError("--distributed reads a file in every process; save standard input first")
     from decoupled_descent.app.cli.origin import command_of
-    from decoupled_descent.app.tables.standard_input import table_path
+    from decoupled_descent.app.files.standard_input import table_path
 
     command = command_of(options)
     with table_path(options.data) as data:
@@ -127,7 +127,7 @@ def train_and_report(
         out, files = folder.write_somewhere(out, estimator, columns, target, stored)
     if prepared.skipped and not options.no_rows:
         from decoupled_descent.app.cli.tables import SKIPPED
-        from decoupled_descent.app.tables.repairs import as_table
+        from decoupled_descent.app.files.repairs import as_table
 
         write_text(out / SKIPPED, as_table(prepared.skipped))
     with written_to(out, interrupted, report.analyses.missing):
@@ -177,10 +177,10 @@ def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
     if not METHOD_NAMES[method].minimises:
         return
-    from decoupled_descent.features.candidates import AUTO as MAPS
-    from decoupled_descent.members.catalogue import AUTO
-    from decoupled_descent.members.interface import TableSize
-    from decoupled_descent.selection.cost import (
+    from decoupled_descent.tables.features.candidates import AUTO as MAPS
+    from decoupled_descent.tables.members.catalogue import AUTO
+    from decoupled_descent.tables.members.interface import TableSize
+    from decoupled_descent.tables.search.cost import (
         LONG,
         expected_bytes,
         expected_seconds,

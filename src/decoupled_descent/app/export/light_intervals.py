@@ -1,4 +1,4 @@
-"""The intervals of :mod:`decoupled_descent.estimators.jackknife` with NumPy alone."""
+"""The intervals of :mod:`decoupled_descent.tables.estimators.jackknife` with NumPy alone."""
 
 from __future__ import annotations
 

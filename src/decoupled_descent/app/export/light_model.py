@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from decoupled_descent.app.export.light_intervals import LightJackknife
 from decoupled_descent.app.export.predictor import CLIP, Predictor
 from decoupled_descent.checks import LARGEST, SCORES, is_finite_number, verdict_of
-from decoupled_descent.columns.rules import Columns
-from decoupled_descent.members.nodes import are_consistent
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.members.nodes import are_consistent
 from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_arrays
 
 Floats = NDArray[np.float64]

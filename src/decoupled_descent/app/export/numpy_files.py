@@ -10,8 +10,8 @@ import numpy as np
 
 from decoupled_descent.app.export.light_model import described, is_covered
 from decoupled_descent.app.export.predictor import Predictor
-from decoupled_descent.estimators.saving import SavedModel, load_model
 from decoupled_descent.files import temporary_folder, write_text
+from decoupled_descent.tables.estimators.saving import SavedModel, load_model
 from decoupled_descent.tensor_file import model_file, read_tensors
 
 CODE, WEIGHTS = "predictor.py", "model.npz"

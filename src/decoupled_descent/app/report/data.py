@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from decoupled_descent.estimators.forward import TimeEstimate
-    from decoupled_descent.estimators.learning_curve import LearningCurve
+    from decoupled_descent.tables.estimators.forward import TimeEstimate
+    from decoupled_descent.tables.estimators.learning_curve import LearningCurve
 
 #: Of two classes the second is the one to find, unless its share is above this.
 COMMON = 0.6

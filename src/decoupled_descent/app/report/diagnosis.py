@@ -8,7 +8,7 @@ from typing import Any
 from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.tables import Column, Table
 from decoupled_descent.app.report.text import number
-from decoupled_descent.diagnostics.catalogue import QUESTIONS
+from decoupled_descent.evaluation.checks.catalogue import QUESTIONS
 
 #: The most findings listed.
 MOST_FINDINGS = 100

@@ -13,7 +13,7 @@ from decoupled_descent.app.report.comparison import answers, usefulness
 from decoupled_descent.app.report.data import ReportData, names_of
 from decoupled_descent.app.report.text import INTERVAL, number, roots, written_interval
 from decoupled_descent.checks import percent
-from decoupled_descent.diagnostics.table_checks import LEAK
+from decoupled_descent.evaluation.checks.table_checks import LEAK
 
 #: What follows for the comparison if the verdict is "do not trust".
 UNKNOWN = "So it is not known either whether the model is better than guessing."

@@ -1,6 +1,0 @@
-"""scikit-learn estimators: a model and an estimate of its test error from the same rows."""
-
-from decoupled_descent.estimators.classifier import DecoupledClassifier
-from decoupled_descent.estimators.regressor import DecoupledRegressor
-
-__all__ = ["DecoupledClassifier", "DecoupledRegressor"]

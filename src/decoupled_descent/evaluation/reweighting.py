@@ -1,0 +1,53 @@
+"""The error after a drift that changes how frequent rows are: weighted losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.evaluation.estimate import Estimate
+from decoupled_descent.rows.tensors import as_tensor
+
+#: With fewer effective rows than this, a weighted mean says nothing about its own error.
+FEWEST = 10
+
+
+def row_weights_of(weights: Any, y: Tensor) -> Tensor:
+    """Weights of the rows in float64, from numbers per row or per label, checked."""
+    if isinstance(weights, Mapping):
+        labels = set(y.reshape(-1).tolist())
+        if missing := sorted(labels - {float(label) for label in weights}):
+            raise ValueError(f"weights has no number for the label {missing[0]:g}")
+        of = {float(label): float(weight) for label, weight in weights.items()}
+        own = torch.tensor([of[label] for label in y.reshape(-1).tolist()], dtype=torch.float64)
+    else:
+        own = as_tensor("weights", weights).double().cpu()
+    if own.shape != (len(y),):
+        raise ValueError(f"weights has shape {tuple(own.shape)}; it needs one number per row")
+    if not bool((own.isfinite() & (own >= 0)).all()) or not float(own.sum()) > 0:
+        raise ValueError("weights must be finite, at least 0, and not all 0")
+    return own
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Estimate:
+    """The weighted mean of losses, with its standard error; see :meth:`Run.under`.
+
+    Example:
+        >>> weighted_mean(torch.arange(20.0), torch.ones(20)).value
+        9.5
+    """
+    effective = float(weights.sum().square() / weights.square().sum())
+    if effective < FEWEST:
+        raise ValueError(
+            f"weights leave {effective:.1f} effective rows of {len(weights)}; the drift is too "
+            "large to be estimated from these rows: collect rows after the drift"
+        )
+    shares = weights.double() / weights.double().sum()
+    values = losses.double().cpu()
+    mean = float(shares @ values)
+    variance = float(shares.square() @ (values - mean).square()) * effective / (effective - 1)
+    return Estimate(mean, math.sqrt(variance), "loss after the drift", int(effective))

@@ -1,0 +1,1 @@
+"""Tables: columns, features, members of a mixture, their search, and the estimators."""

@@ -1,0 +1,186 @@
+"""Turn tables into numbers batch by batch, and count unexpected values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types
+
+from decoupled_descent.tables.columns.column import Column
+from decoupled_descent.tables.columns.rules import Columns
+from decoupled_descent.tables.columns.values import Floats, is_number, levels_of, spelling, texts_of
+
+#: The number of different unexpected values that a sentence shows.
+SHOWN = 3
+
+
+@dataclass
+class Count:
+    """The number of values of some kind, and the first ones."""
+
+    rows: int = 0
+    first: int = 0  # row number of the first value
+    texts: list[str] = field(default_factory=list)  # a few values as they are written
+
+    def add(self, column: pd.Series, unexpected: NDArray[np.bool_]) -> None:
+        """Count the values where ``unexpected`` is true."""
+        if unexpected.any():
+            different = column[unexpected].unique()[: SHOWN + 1]
+            texts = [f"{str(value).strip()!r:.60}" for value in different]
+            first = column.index[unexpected.argmax()]
+            first = (
+                int(first) if isinstance(first, int | np.integer) else 1 + int(unexpected.argmax())
+            )
+            self.merge(Count(int(unexpected.sum()), first, texts))
+
+    def merge(self, other: Count) -> None:
+        """Add the values of later rows."""
+        self.first = self.first if self.rows else other.first
+        self.texts = [*dict.fromkeys([*self.texts, *other.texts])][: SHOWN + 1]
+        self.rows += other.rows
+
+    def sentence(self, one: str, several: str = "") -> str:
+        """Return the count, the words for one or several values, and the first values."""
+        count = f"{self.rows:,} values {several or one}" if self.rows > 1 else f"1 value {one}"
+        shown = ", ".join(self.texts[:SHOWN]) + ", …" * (len(self.texts) > SHOWN)
+        return f"{count}: {shown} (first in row {self.first:,})"
+
+
+@dataclass
+class Counts:
+    """The unexpected values of one column."""
+
+    unreadable: Count = field(default_factory=Count)  # not a number, or not a date
+    unknown: Count = field(default_factory=Count)  # categories that have no column
+    absent: Count = field(default_factory=Count)  # missing values
+    outside: Count = field(default_factory=Count)  # numbers outside anything seen
+
+    @property
+    def each(self) -> tuple[Count, Count, Count, Count]:
+        """The four counts."""
+        return self.unreadable, self.unknown, self.absent, self.outside
+
+
+class CountingEncoder:
+    """Turns batches of a table into numbers and counts unexpected values.
+
+    Unknown categories become "other" if the column has such a value. Otherwise they are 0 in the
+    columns of all categories.
+
+    Args:
+        columns: The rules for the columns.
+        strict: Raise ``ValueError`` for text in a column of numbers or dates, and for numbers
+            beyond ±1e100. Otherwise such values count as missing.
+
+    Example:
+        >>> table = pd.DataFrame({"age": [31, 40, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
+        >>> encoder = CountingEncoder(Columns.learn(table))
+        >>> encoder.apply(
+        ...     pd.DataFrame({"age": ["44", "forty"], "pet": ["cat", "emu"]}, index=[8, 9])
+        ... )
+        array([[44.,  1.,  0.],
+               [40.,  0.,  0.]])
+        >>> print(*encoder.notes("the sample"), sep=chr(10))
+        'age': 1 value is not a number and counts as missing: 'forty' (first in row 9)
+        'pet': 1 value not seen in the sample: 'emu' (first in row 9)
+    """
+
+    def __init__(self, columns: Columns, strict: bool = False) -> None:
+        self.columns, self.strict = columns, strict
+        self.counts = {column.name: Counts() for column in columns.columns}
+
+    def apply(self, frame: pd.DataFrame) -> Floats:
+        """Turn rows into a matrix of finite numbers, and count."""
+        table = self.columns.table(frame)
+        return np.hstack([self._column(one, table[one.name]) for one in self.columns.columns])
+
+    def _column(self, column: Column, values: pd.Series) -> Floats:
+        counts = self.counts[column.name]
+        if column.kind in ("number", "date"):
+            numbers = column.values(values, self.strict)
+            absent = np.isnan(numbers)
+            counts.unreadable.add(values, absent & ~_empty(values) & ~column.coded(values))
+            counts.outside.add(values, column.outside(numbers))
+            counts.absent.add(values, absent)
+        elif column.kind == "category":
+            codes, texts = levels_of(values)
+            levels = set(map(spelling, column.levels))
+            new = [k for k, text in enumerate(texts) if spelling(text) not in levels]
+            counts.unknown.add(values, np.isin(codes, new))
+            counts.absent.add(values, codes < 0)
+        return column.apply(values, self.strict)
+
+    def to_dict(self) -> dict[str, list[list[Any]]]:
+        """Return the counts as lists, by column."""
+        return {
+            name: [[one.rows, one.first, one.texts] for one in counts.each]
+            for name, counts in self.counts.items()
+        }
+
+    def add(self, later: dict[str, list[list[Any]]]) -> None:
+        """Add the counts of later rows, as of :meth:`to_dict`."""
+        for name, counts in self.counts.items():
+            for count, other in zip(counts.each, later[name], strict=True):
+                count.merge(Count(*other))
+
+    def notes(self, learnt_from: str, everything: bool = False) -> list[str]:
+        """Return a sentence for each column with unexpected values.
+
+        Args:
+            learnt_from: The name of the rows from which the rules were learnt.
+            everything: Whether to report also what is usual: missing numbers and dates, and rare
+                values of columns that have a category "other".
+        """
+        notes = {
+            column.name: self._notes(column, learnt_from, everything)
+            for column in self.columns.columns
+        }
+        return [f"{name!r}: {'; '.join(parts)}" for name, parts in notes.items() if parts]
+
+    def unreadable_notes(self) -> list[str]:
+        """Return a sentence for each column with values that are not of its kind."""
+        return [
+            f"{column.name!r}: {_unreadable(column, self.counts[column.name])}"
+            for column in self.columns.columns
+            if self.counts[column.name].unreadable.rows
+        ]
+
+    def _notes(self, column: Column, learnt_from: str, everything: bool) -> list[str]:
+        counts, notes = self.counts[column.name], list[str]()
+        if counts.unreadable.rows:
+            notes.append(_unreadable(column, counts))
+        if counts.outside.rows and column.kind == "number" and everything:
+            range_ = f"{column.low:g} to {column.high:g}"
+            notes.append(
+                counts.outside.sentence(f"far outside the numbers of {learnt_from} ({range_})")
+            )
+        if counts.unknown.rows and (everything or not column.other):
+            notes.append(
+                counts.unknown.sentence(
+                    f"not seen in {learnt_from}" + ", or only rarely" * column.other
+                )
+            )
+        absent = counts.absent.rows
+        if absent and column.kind == "category" and not column.missing:
+            plural = "s" * (absent > 1)
+            notes.append(f"{absent:,} missing value{plural}; there were none in {learnt_from}")
+        if absent and column.kind != "category" and everything:
+            notes.append(column.filled(absent))
+        return notes
+
+
+def _unreadable(column: Column, counts: Counts) -> str:
+    """Return the sentence about values that are not of the kind of a column."""
+    one = f"is not a {column.kind} and counts as missing"
+    return counts.unreadable.sentence(one, f"are not {column.kind}s and count as missing")
+
+
+def _empty(values: pd.Series) -> NDArray[np.bool_]:
+    """Return which cells are empty, or have a text that stands for a missing value."""
+    if is_number(values.dtype) or types.is_datetime64_any_dtype(values.dtype):
+        return np.asarray(values.isna(), dtype=bool)
+    return texts_of(values)[0] < 0

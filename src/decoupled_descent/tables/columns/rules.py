@@ -1,0 +1,253 @@
+"""From the columns of a table to a matrix of numbers, by rules learnt from the training rows.
+
+- Numbers, also as text, and true/false as 1/0: missing values are replaced by the median. If many
+  are missing, a further column ``name_missing`` marks them. $1,234.50, 12 %, 1.234,50 €, 85 kg,
+  <0.5 (as 0.5) and 12:30 (as 12.5) are numbers.
+- Dates (``datetime64``, or text such as 2024-05-31, 2024-05-31 17:45, 5 Jan 2024, or 31/05/2024 if
+  some value of the column shows the order of day and month): days since the earliest one.
+- Sentences: TF-IDF weights of the words that occur in several rows.
+- Any other text: a column of zeros and ones for each frequent value, one for all other values,
+  and one for missing values if there were any. Blanks and capitals are ignored.
+- Columns that cannot help are dropped: constant or empty ones, row numbers and identifiers.
+
+Nothing is standardised.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from decoupled_descent.tables.columns.column import REPEATS, Column, learn_column
+from decoupled_descent.tables.columns.styles import EUROPEAN
+from decoupled_descent.tables.columns.values import (
+    BadCellError,
+    Floats,
+    listed,
+    mark_missing,
+    plain,
+)
+
+#: The most decimals of predicted numbers.
+MOST_DECIMALS = 12
+#: How a note on dropped columns begins.
+DROPPED = "dropped, "
+#: Attributes of :class:`Columns` that are lists of texts.
+LISTS = ("dropped", "notes", "words", "repeated", "spellings")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The rules by which the columns of a table become a matrix, learnt from the training rows.
+
+    Example:
+        >>> table = pd.DataFrame({"age": [31, None, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
+        >>> columns = Columns.learn(table)
+        >>> columns.names
+        ['age', 'pet=cat', 'pet=dog']
+        >>> columns.apply(table)
+        array([[31.,  1.,  0.],
+               [40.,  0.,  1.],
+               [40.,  0.,  1.],
+               [52.,  1.,  0.]])
+        >>> print(*columns.notes, sep=chr(10))
+        'age': 1 missing value replaced by the median, 40
+        'pet': text with 2 different values, encoded as 2 columns of zeros and ones
+        >>> Columns.from_dict(columns.to_dict()) == columns
+        True
+    """
+
+    columns: tuple[Column, ...]  # the columns that are used
+    dropped: tuple[str, ...] = ()  # names of the columns that are not used
+    notes: tuple[str, ...] = ()  # what was done, in sentences
+    words: tuple[str, ...] = ()  # for missing values, in addition to the usual ones
+    identifier: str = ""  # the column that is copied to the predictions
+    repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
+    spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
+    decimals: int = 0  # of the target, if it is a number
+    positive: str = ""  # the class to find, if there are two
+    threshold: float = 0.0  # of its probability; 0 predicts the more probable class
+
+    @classmethod
+    def learn(
+        cls,
+        frame: pd.DataFrame,
+        words: Sequence[str] = (),
+        identifier: str = "",
+        drop: Sequence[str] = (),
+        group: str | None = None,
+        plain_columns: Sequence[str] = (),
+    ) -> Self:
+        """Learn from the training rows, without the target, how to treat each column.
+
+        ``words`` stand for missing values. The columns of ``drop``, the identifier and the column
+        of the groups are not used. In ``plain_columns`` -999 and 01067 are numbers, and 120/80 is
+        a text.
+
+        Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
+        values that are neither numbers nor dates nor text; or if no column is left.
+        """
+        if not len(frame):
+            raise ValueError("the table has no rows; there is nothing to learn from")
+        columns, notes = [], []
+        dropped: dict[str, list[str]] = {}
+        problems: list[str] = []
+        only_cells = True
+        for name, column in _by_name(mark_missing(frame, words)).items():
+            if name in (identifier, group) or name in drop:
+                why = "as requested" if name in drop else "the identifier of the rows"
+                why = "the groups" if name == group else why
+                dropped.setdefault(why, []).append(name)
+                continue
+            try:
+                learnt, note = learn_column(
+                    column, frame.attrs.get("decimal", ""), name in plain_columns
+                )
+            except ValueError as error:
+                problems.append(str(error))
+                only_cells &= isinstance(error, BadCellError)
+                continue
+            if learnt is None:
+                dropped.setdefault(note, []).append(name)
+            else:
+                columns.append(learnt)
+                notes += [f"{name!r}: {note}"] if note else []
+        if problems:
+            more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
+            kind = BadCellError if only_cells else ValueError
+            raise kind("; ".join([*problems[:10], *more]))
+        notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
+        if not columns:
+            raise ValueError(
+                f"no column is left to learn from ({'; '.join(notes) or 'none given'})"
+            )
+        names = tuple(itertools.chain(*dropped.values()))
+        repeated = tuple(dropped.get(REPEATS, ()))
+        return cls(tuple(columns), names, tuple(notes), tuple(words), identifier, repeated)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of the matrix, all different."""
+        names: dict[str, None] = {}
+        for name in (name for column in self.columns for name in column.outputs):
+            numbered = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2)))
+            names[next(free for free in numbered if free not in names)] = None
+        return list(names)
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark of the training table: a comma if some numbers need one."""
+        return "," * any(column.style.startswith(EUROPEAN) for column in self.columns)
+
+    def summary(self) -> pd.DataFrame:
+        """Return what is done with each column of the table, one row per column.
+
+        Example:
+            >>> table = pd.DataFrame({"age": [31, 35, 40], "same": 1})
+            >>> Columns.learn(table).summary().loc["same", "note"]
+            'the same value in every row'
+        """
+        rows = [(one.name, one.kind, len(one.outputs)) for one in self.columns]
+        rows += [(name, "dropped", 0) for name in self.dropped]
+        names, kinds, counts = zip(*rows, strict=True)
+        notes = [self._note(name) for name in names]
+        content = {"used as": kinds, "columns": counts, "note": notes}
+        return pd.DataFrame(content, index=pd.Index(names, name="column"))
+
+    def _note(self, name: str) -> str:
+        """What the notes say about one column, or why it was dropped."""
+        own = [note for note in self.notes if note.startswith(f"{name!r}: ")]
+        if own:
+            return own[0].removeprefix(f"{name!r}: ")
+        reasons = (note.removeprefix(DROPPED).split(": ", 1) for note in self.notes)
+        why = (one[0] for one in reasons if len(one) == 2 and repr(name) in one[1])
+        return next(why, "") if name in self.dropped else ""
+
+    def extra(self, frame: pd.DataFrame) -> list[str]:
+        """Names of the columns that the training table did not have; they are ignored."""
+        trained = {column.name for column in self.columns} | set(self.dropped)
+        return [name for name in _names(frame) if name not in trained]
+
+    def apply(self, frame: pd.DataFrame) -> Floats:
+        """Turn a table into a matrix of finite numbers, shape (n, len(names)).
+
+        The columns may come in any order; others are ignored. Raises ``ValueError`` if some
+        are missing, or values are not of the kind they were in training.
+        """
+        table = self.table(frame)
+        return np.hstack([column.apply(table[column.name]) for column in self.columns])
+
+    def table(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
+        """Return the columns by name, with missing values marked; raise if some are missing."""
+        table = _by_name(mark_missing(frame, self.words))
+        absent = [column.name for column in self.columns if column.name not in table]
+        if absent:
+            raise ValueError(
+                f"the table lacks {listed(absent)}, which the model was trained with; it has "
+                f"{listed(table) or 'no columns'}"
+            )
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as lists, texts, numbers and truth values, for JSON."""
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return content
+
+    @classmethod
+    def from_dict(cls, content: object) -> Self:
+        """Read what :meth:`to_dict` returned; raise ``ValueError`` for anything else."""
+        parts = _entries(content, cls, "the columns")
+        texts = [text for name in LISTS for text in parts[name]]
+        columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
+        names = [*(column.name for column in columns), *parts["dropped"]]
+        decimals = parts["decimals"]
+        threshold = parts["threshold"]
+        if type(threshold) not in (int, float) or not 0 <= threshold < 1:
+            raise ValueError(f"the columns cannot be used: threshold is {threshold!r:.20}")
+        texts += [parts["identifier"], parts["positive"]]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
+        if not columns or len(set(names)) < len(names):
+            raise ValueError("the columns cannot be used: there are none, or one is named twice")
+        if type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS:
+            raise ValueError(f"the columns cannot be used: decimals is {decimals!r:.20}")
+        return cls(**parts | {"columns": columns})
+
+
+def _entries(content: object, kind: type, what: str) -> dict[str, Any]:
+    """Check that a dictionary has the fields of a dataclass; turn lists into tuples."""
+    types = {field.name: str(field.type) for field in fields(kind)}
+    if not isinstance(content, dict) or set(content) != set(types):
+        raise ValueError(f"{what} cannot be used: the keys must be {', '.join(types)}")
+    for name, value in content.items():
+        if types[name].startswith("tuple") and not isinstance(value, list):
+            raise ValueError(f"{what} cannot be used: {name} must be a list")
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
+
+
+def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the columns by their names as text."""
+    names, columns = _names(frame), (plain(column) for _, column in frame.items())
+    return {
+        name: column if column.name == name else column.rename(name)
+        for name, column in zip(names, columns, strict=True)
+    }
+
+
+def _names(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the columns as text; refuse names that occur twice."""
+    if not isinstance(frame, pd.DataFrame):
+        kind = f"{type(frame).__module__.split('.')[0]}.{type(frame).__name__}"
+        raise ValueError(f"a pandas.DataFrame is needed, not {kind}")
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        raise ValueError(f"the table has more than one column {listed(twice)}; rename all but one")
+    return names

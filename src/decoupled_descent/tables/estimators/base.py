@@ -1,0 +1,455 @@
+"""Base class of classifier and regressor: rows in, a model, its estimates and predictions out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
+
+from decoupled_descent.checks import SCORES, error_interval, whole_number
+from decoupled_descent.evaluation.comparison import CorrectedError
+from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gathered import all_labels, is_divided
+from decoupled_descent.rows.sources import as_source, read_size
+from decoupled_descent.rows.tensors import plain
+from decoupled_descent.rows.threads import ENOUGH as MANY
+from decoupled_descent.rows.threads import threads_for
+from decoupled_descent.tables.columns.times import times_of_rows
+from decoupled_descent.tables.estimators.forward import TimeEstimate, forward_estimate
+from decoupled_descent.tables.estimators.inputs import (
+    check_label_values,
+    check_names,
+    of_all_processes,
+    selected,
+    streamed,
+)
+from decoupled_descent.tables.estimators.learning_curve import (
+    LearningCurve,
+    learning_curve,
+    measured_losses,
+    random_quarters,
+)
+from decoupled_descent.tables.estimators.mixture import Mixture
+from decoupled_descent.tables.estimators.model import Encoded, Floats, Model, Training
+from decoupled_descent.tables.estimators.network_model import NetworkModel
+from decoupled_descent.tables.estimators.newton_model import NewtonModel, search_rows
+from decoupled_descent.tables.estimators.past import Past
+from decoupled_descent.tables.estimators.raw_inputs import RawInputs
+from decoupled_descent.tables.estimators.row_weights import RowWeights, combine_weights
+from decoupled_descent.tables.features.candidates import as_features
+from decoupled_descent.tables.features.scaling import is_sparse
+from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
+from decoupled_descent.training.sweeps.methods import check_method
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Larger arrays are predicted in parts of about this many numbers, which bounds memory.
+PREDICTED = 2**18
+#: float32 stays as it is; all other types become float64. Sums are always in float64.
+PRECISIONS = [np.float64, np.float32]
+#: Formats of sparse matrices that are used as they are.
+SPARSE = ("csr", "csc")
+
+
+def model_class(method: str) -> type[Model]:
+    """The kind of model that a method trains."""
+    return NewtonModel if check_method(method).minimises else NetworkModel
+
+
+class DecoupledEstimator(RawInputs):
+    """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
+
+    _error_name: ClassVar[str]
+    _unit: float = 1.0
+    method_: str
+    model_: Model
+    time_estimate_: TimeEstimate | None = None
+    train_error_curve_: Floats
+    train_error_stderr_curve_: Floats
+
+    # What classification and regression define
+    _task: ClassVar[str]
+    _takes_several: ClassVar[bool]  # whether there may be several targets
+    _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
+    _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
+    _encoded: ClassVar[Callable[[Any, Any], Encoded]]
+    _conclude: ClassVar[Callable[..., None]]  # sets what only one of the tasks has
+    _errors_of: ClassVar[Callable[..., tuple[Floats, Floats]]]  # losses and scores of later rows
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None
+    ) -> Self:
+        """Train on all rows.
+
+        Args:
+            X: Features, shape (n, d): a table of pandas or polars with text, dates, categories and
+                missing values, or an array of numbers; may be sparse. ``columns_`` tells what was
+                done with each column of a table.
+                Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
+                blocks of rows are read block by block (docs/big.md).
+            y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
+                targets, shape (n, K). None if X yields rows with their labels.
+            sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out
+                with all of its weight.
+            groups: Rows that belong together (of one patient, say) have the same value here, shape
+                (n,). They are left out together, so that the estimate is for new groups.
+            time: The time of each row, numbers or dates of shape (n,), or the name of a column of
+                a table X. Then the estimated error and score are for rows after the last one:
+                models of the past predict the next tenth of the rows, five times, and choose
+                features and ridges from the past alone (``time_estimate_``). The final model is
+                trained on all rows. Leave-one-out predictions stay those of all rows.
+
+        Returns:
+            The fitted estimator.
+        """
+        self.method_ = self._chosen_method()
+        kind = model_class(self.method_)
+        self._check_divided(X)
+        self._in_order = time is not None
+        rows, labels = self._given(X, y)
+        order = None if time is None else times_of_rows(time, X, len(labels))
+        every_label = labels
+        weights = self._row_weights(X, labels, sample_weight, groups)
+        features, kept = rows, weights.kept
+        if kept is not None:
+            features, labels = selected(rows, kept), labels[kept]
+        self._learn_labels(labels, weights)
+        encoded = self._encoded(labels)
+        self._check_settings(self.method_)
+        kind.check_options(self, self.method_)
+        entries = len(encoded.targets) * self._width
+        with threads_for(entries, encoded.outputs):
+            self.model_, training = kind.fit(self, features, encoded, weights)
+            self._record(training)
+            self._kept = kept
+            every = self._completed(training.predictions, rows, kept)
+            self._conclude(training, every, encoded.targets, weights)
+        self.time_estimate_ = None
+        if order is not None:
+            given = {"sample_weight": sample_weight, "groups": groups}
+            self._look_forward(order, rows, every_label, given)
+        return self
+
+    def _look_forward(
+        self, order: tuple[Floats, list[str]], rows: Any, labels: NDArray[Any], given: Any
+    ) -> None:
+        """Replace the estimates by those for rows after the last one."""
+        if isinstance(rows, Rows) or labels.ndim > 1:
+            raise ValueError("time needs X in memory and one target; leave it out")
+        past = Past(self, rows, labels, **given)
+        limits = (0.0, 1.0) if self._task == "classification" else (-np.inf, 1.0)
+        self.time_estimate_ = forward_estimate(*order, past.errors_of, limits)
+        error, score = self.time_estimate_.error, self.time_estimate_.score
+        self.estimated_test_error_, self.estimated_test_error_stderr_ = error.value, error.stderr
+        self.estimated_test_error_interval_ = error.interval
+        for name, value in zip(("", "stderr_", "interval_"), score, strict=True):
+            setattr(self, SCORES[self._task] + name, value)
+
+    def _record(self, training: Training) -> None:
+        """Set the fitted attributes that both tasks have."""
+        self.estimated_test_error_ = training.error
+        self.estimated_test_error_stderr_ = training.stderr
+        self.estimated_test_error_interval_ = training.interval
+        self._left_out_error = training.error, training.stderr
+        self.train_error_curve_ = training.curve
+        self.train_error_stderr_curve_ = training.stderr_curve
+        self.best_iter_, self.n_iter_ = training.best, len(training.curve)
+        self.stop_reason_ = training.stop_reason
+        self.skipped_candidates_ = list(training.skipped)
+        if training.candidates is not None:
+            self.candidates_ = list(training.candidates)
+        if training.ridges is not None:
+            self.ridges_ = training.ridges
+        self.algorithm_, self.metadata_ = training.run.algorithm, training.run.metadata
+        self.diagnostics_ = training.diagnostics
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The mixture of models, with the Newton method."""
+        mixture = self.model_.mixture
+        if mixture is None:
+            raise AttributeError("a network has no attribute 'mixture_'")
+        return mixture
+
+    @property
+    def selected_columns_(self) -> list[dict[str, Any]]:
+        """Columns of the sparse linear model with the largest share, the largest effect first.
+
+        Each has its ``column`` (the name, or the number), its ``coefficients`` (of each class, or
+        of each target on the scale of the fit), and ``stays_selected``: how often it is selected if
+        a tenth of the rows is left out. The list is empty if no such model has a share.
+        """
+        selected, names = self.mixture_.selected_columns(), getattr(self, "feature_names_in_", None)
+        return [
+            one._asdict() | ({} if names is None else {"column": str(names[one.column])})
+            for one in selected
+        ]
+
+    @property
+    def theta_(self) -> Floats:
+        """Weights of a network's input layer, for scaled columns."""
+        return self._network.theta
+
+    @property
+    def head_(self) -> Any:
+        """The trained head of a network."""
+        return self._network.head
+
+    @property
+    def mean_(self) -> Floats:
+        """Column means of a network's inputs."""
+        return self._network.mean
+
+    @property
+    def scale_(self) -> Floats:
+        """Column deviations of a network's inputs; infinite for constant columns."""
+        return self._network.scale
+
+    @property
+    def _network(self) -> NetworkModel:
+        """The model, if it is a network; otherwise its attributes do not exist."""
+        if not isinstance(self.model_, NetworkModel):
+            raise AttributeError(f"method={self.method_!r} trains no network, which has these")
+        return self.model_
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare the supported inputs, and several targets for the Newton method."""
+        tags = super().__sklearn_tags__()
+        several = model_class(self._chosen_method()).leaves_rows_out
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        tags.target_tags.multi_output = several and self._takes_several
+        return tags
+
+    def plot_training(self) -> Figure:
+        """Draw the estimated test error over the steps (or ridges), with its 95 % interval.
+
+        Returns:
+            A figure; ``figure.savefig(path)`` writes it to a file.
+        """
+        check_is_fitted(self)
+        return plot_curve(
+            self.train_error_curve_,
+            self.train_error_stderr_curve_,
+            title=f"{type(self).__name__}, {self.method_}",
+            ylabel=self._error_name,
+            xlabel=self.model_.curve_label,
+        )
+
+    def learning_curve(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        repeats: int = 2,
+    ) -> LearningCurve:
+        """Predict the error with twice as many rows, from models of fewer rows.
+
+        The features of largest weight in the model are fitted to all rows once more, for several
+        ridges. Models of one, two and three quarters of the rows follow by formula, and their
+        mixture is chosen again. All errors are multiplied to agree with that of the model, which
+        may have further members.
+
+        Args:
+            X: Features of ``fit``, shape (n, d), n at least 40.
+            y: Labels or targets of ``fit``.
+            sample_weight: Weights of ``fit``.
+            groups: Groups of ``fit``; parts consist of whole groups.
+            repeats: How often the rows are divided at random.
+
+        Returns:
+            A table of errors, the expected error, its interval, and ``.plot()``.
+        """
+        check_is_fitted(self)
+        whole_number("repeats", repeats)
+        self._require_leave_one_out("learning_curve")
+        if streamed(X) is not None:
+            raise ValueError("learning_curve needs X in memory, but it is read block by block")
+        rows, labels = check_X_y(
+            self._checked(X), y, accept_sparse=SPARSE, multi_output=self._takes_several
+        )
+        weights = self._row_weights(rows, labels, sample_weight, groups)
+        if weights.kept is not None:
+            rows, labels = rows[weights.kept], labels[weights.kept]
+        encoded = self._encoded(labels)
+        n, seed, features = len(labels), self._seed(), self.mixture_.main_features()
+        together = np.arange(n) if weights.groups is None else weights.groups.numpy()
+        shares = np.ones(n) if weights.shares is None else weights.shares.numpy()
+        generator, strata = np.random.default_rng(seed), self._strata(encoded)
+        quarters = [random_quarters(together, strata, generator) for _ in range(repeats)]
+        result = search_rows(self, rows, encoded, weights, features, seed, False)
+
+        def row_losses(predictions: Tensor) -> Tensor:
+            return self._losses_of(predictions, result)
+
+        losses = measured_losses(result, row_losses, quarters, bool(self.stack))
+        now = self._left_out_error
+        return learning_curve(losses, together, shares, now, self._error_name, seed)
+
+    def _strata(self, encoded: Encoded) -> NDArray[np.intp]:
+        """The stratum of each row, which parts of the rows have equal shares of."""
+        return np.zeros(len(encoded.targets), int)
+
+    def _out_of_sample(self, result: SearchResult) -> Floats:
+        """Predictions of the rows as if they were new, shape (n, K)."""
+        left_out: Floats = result.left_out.numpy()
+        return left_out
+
+    def _search_error(
+        self, result: SearchResult, weights: RowWeights, seed: int
+    ) -> tuple[float, float, tuple[float, float]]:
+        """Expected error of a mixture, its standard error and its 95 % interval."""
+        error, stderr, _ = result.estimate
+        return error, stderr, error_interval(error, stderr)
+
+    def _network_error(
+        self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
+    ) -> tuple[float, float]:  # fmt: skip
+        """Expected error of a network and its standard error, in the units of the estimator."""
+        return self._unit * error.error, self._unit * widening * error.stderr
+
+    def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
+        """Leave-one-out error of one candidate, and its standard error."""
+        return fit.error, fit.run.best.train_error_stderr
+
+    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
+        """Mean loss of honest predictions of the rows, shape (n, K), and its standard error."""
+        rows = result.best.rows
+        values = rows.averaged(result.objective.loss.of_predictions(predictions, rows.y))
+        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
+
+    def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
+        """Weights that follow from the labels; none unless a task has them."""
+        return None
+
+    def _losses_of(self, predictions: Tensor, result: SearchResult) -> Tensor:
+        """Losses of predictions of the rows, (n, K), in the units of the error, shape (n,)."""
+        return result.objective.loss.of_predictions(predictions, result.best.rows.y)
+
+    def _completed(self, predictions: Floats, X: Any, kept: NDArray[np.bool_] | None) -> Floats:
+        """Add predictions of rows of weight zero, which were not used for training."""
+        if kept is None:
+            return predictions
+        full = np.empty((len(kept), predictions.shape[1]))
+        full[kept], full[~kept] = predictions, self.model_.predict(X[~kept])
+        return full
+
+    def _require_leave_one_out(self, name: str) -> None:
+        """Raise ``ValueError`` if the method does not leave rows out of a minimum."""
+        if not model_class(self.method_).leaves_rows_out:
+            raise ValueError(f"{name} needs method='newton', not {self.method_!r}")
+
+    def _row_weights(
+        self, X: Any, labels: NDArray[Any], sample_weight: Any, groups: Any
+    ) -> RowWeights:
+        """Check weights and groups, which only the Newton method supports."""
+        class_weight = self._own_weights(labels)
+        given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
+        for name, value in given.items():
+            if value is not None:
+                self._require_leave_one_out(name)
+        sample_weight = of_all_processes(X, "sample_weight", sample_weight)
+        groups = of_all_processes(X, "groups", groups)
+        return combine_weights(sample_weight, class_weight, groups, len(labels))
+
+    def _outputs(self, X: Any) -> Floats:
+        """Predictions for new rows, in float64; large arrays some rows at a time."""
+        return self._piecewise(X, lambda rows: self.model_.predict(rows))
+
+    def _piecewise(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
+        """Apply a function to checked rows, in parts if there are many, (m, …)."""
+        check_is_fitted(self)
+        with threads_for(MANY, 1):
+            return self._in_pieces(X, function)
+
+    def _in_pieces(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
+        source = as_source(X.tocsr()) if is_sparse(X) and not self.model_.sparse else streamed(X)
+        if source is not None:
+            blocks = (part.X.numpy() for part in source.parts(read_size(X, 8 * source.d)))
+            return np.concatenate([self._in_pieces(block, function) for block in blocks])
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size <= PREDICTED:
+            return function(self._checked(X))
+        size = max(1, PREDICTED // X.shape[1])
+        first = function(self._checked(X[:size]))
+        # one array for all: many small results would fragment the memory
+        result = np.empty((len(X), *first.shape[1:]))
+        result[:size] = first
+        for start in range(size, len(X), size):
+            part = slice(start, start + size)
+            result[part] = function(self._checked(X[part]))
+        return result
+
+    def _checked(self, X: ArrayLike) -> Any:
+        """New rows as a checked matrix, or ``ValueError``."""
+        if self.columns_ is not None:
+            return self._encoded_table(X)
+        finite = True if self._medians is None else "allow-nan"
+        rows = validate_data(
+            self, plain("X", X), dtype=np.float64, reset=False, accept_sparse=SPARSE,
+            ensure_all_finite=finite,
+        )  # fmt: skip
+        return self._filled(rows)
+
+    def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
+        several = self._takes_several
+        check_names(X)
+        X, y = plain("X", X), plain("y", y)
+        if y is not None:
+            check_label_values(y)
+        table = self._learn_table(X)
+        if table is not None:
+            rows, labels = check_X_y(
+                table, y, ensure_min_samples=2, multi_output=several, y_numeric=several,
+                estimator=self,
+            )  # fmt: skip
+            return rows, self._cleaned(labels)
+        source = X if isinstance(X, Rows) else streamed(X)
+        if is_sparse(X) and not self._takes_sparse():
+            source = as_source(X.tocsr())
+        if source is None:
+            rows, labels = validate_data(
+                self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
+                y_numeric=several, accept_sparse=SPARSE,
+            )  # fmt: skip
+            self._learn_medians(rows)
+            return rows, self._cleaned(labels)
+        if y is not None:
+            labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)
+            labels = labels if several else column_or_1d(labels)
+        if not isinstance(source, Rows):
+            source = Rows(source)
+            if y is not None and source.labels is not None:
+                raise ValueError("y must be None when X yields rows with labels of their own")
+        if y is not None and len(labels) != source.here:
+            raise ValueError(f"y has {len(labels)} labels, and X has {source.here} rows")
+        self.n_features_in_ = source.d
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        labels = source.y.cpu().numpy() if y is None else labels
+        labels = all_labels(source, labels) if is_divided(source) else labels
+        return source, self._cleaned(labels)
+
+    def _takes_sparse(self) -> bool:
+        """Whether sparse matrices are used as they are; otherwise in dense blocks."""
+        unset = isinstance(self.features, str) and self.features == "auto"
+        maps = [] if unset else as_features(self.features)
+        return model_class(self.method_).leaves_rows_out and all(one.takes_sparse for one in maps)
+
+    def _check_divided(self, X: Any) -> None:
+        """Raise ``ValueError`` for methods that cannot use rows divided among processes."""
+        if is_divided(X) and not model_class(self.method_).leaves_rows_out:
+            raise ValueError(
+                f"method={self.method_!r} needs all rows in one process, but these are divided; "
+                "use method='newton', or dd.fit, which takes such rows"
+            )

@@ -1,0 +1,164 @@
+"""A mixture of linear models of features, which the Newton method trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoupled_descent.checks import is_finite_number
+from decoupled_descent.objective.losses import Loss
+from decoupled_descent.tables.estimators.layers import require
+from decoupled_descent.tables.features.candidates import restore
+from decoupled_descent.tables.features.interface import Features
+from decoupled_descent.tables.members.catalogue import restore_member
+from decoupled_descent.tables.members.interface import Member as ModelOfMember
+from decoupled_descent.tables.members.interface import SelectedColumn
+from decoupled_descent.tables.search.fits import (
+    SearchResult,
+    row_count,
+    smoothed,
+    smoothed_predictions,
+)
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Member(NamedTuple):
+    """One model of the mixture."""
+
+    share: float  # its weight
+    features: Features  # the fitted feature map
+    theta: Tensor  # coefficients, shape (K, r)
+    bias: Tensor  # intercepts, shape (K,)
+    ridge: float  # λ
+
+
+class OtherMember(NamedTuple):
+    """A member of another kind, such as a forest."""
+
+    share: float  # its weight
+    model: ModelOfMember
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A trained model: members whose predictions are mixed, with shares that sum to 1."""
+
+    loss: Loss
+    members: tuple[Member, ...]  # Newton fits, the largest share first
+    rows: float  # the number of training rows, which bounds probabilities away from 0 and 1
+    others: tuple[OtherMember, ...] = ()
+
+    @classmethod
+    def of(cls, result: SearchResult) -> Mixture:
+        """Make the model from a search."""
+        members = []
+        for share, fit in result.members:
+            state = fit.run.state
+            (bias,) = state.head.values()
+            members.append(Member(share, fit.features, state.theta, bias, fit.ridge))
+        others = tuple(OtherMember(share, one.model) for share, one in result.other_members)
+        return cls(result.objective.loss, tuple(members), row_count(result.best.rows), others)
+
+    def main_features(self) -> Features:
+        """The feature map whose members have the largest share."""
+        shares: dict[int, float] = {}
+        for member in self.members:
+            shares[id(member.features)] = shares.get(id(member.features), 0.0) + member.share
+        main = max(shares, key=lambda key: shares[key])
+        return next(one.features for one in self.members if id(one.features) == main)
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """The columns that the other member of the largest share selects, if any does."""
+        ordered = sorted(self.others, key=lambda other: -other.share)
+        selections = [columns for other in ordered if (columns := other.model.selected_columns())]
+        return selections[0] if selections else []
+
+    def predict(self, X: Any) -> Floats:
+        """Probabilities of all classes, or numbers, shape (m, K)."""
+        maps: dict[int, Tensor] = {}
+        total: Tensor | None = None
+        for share, features, theta, bias, _ in self.members:
+            if id(features) not in maps:
+                maps[id(features)] = features.transform(X)
+            outputs = maps[id(features)] @ theta.T + bias
+            part = share * smoothed_predictions(self.loss, outputs, self.rows)
+            total = part if total is None else total + part
+        assert total is not None
+        for share, model in self.others:
+            total = total + share * smoothed(self.loss, model.predict(X), self.rows)
+        result: Floats = total.numpy()
+        return result
+
+
+def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Describe a mixture of models: feature maps, coefficients, shares."""
+    maps = {id(member.features): member.features for member in mixture.members}
+    numbers = {key: number for number, key in enumerate(maps)}
+    tensors: dict[str, Tensor] = {}
+    described = []
+    for number, features in enumerate(maps.values()):
+        settings, parts = features.state()
+        described.append(settings)
+        tensors |= {f"map.{number}.{name}": value for name, value in parts.items()}
+    members = []
+    for index, (share, features, theta, bias, ridge) in enumerate(mixture.members):
+        number = numbers[id(features)]
+        members.append({"share": float(share), "map": number, "ridge": float(ridge)})
+        tensors |= {f"member.{index}.theta": theta, f"member.{index}.bias": bias}
+    others = []
+    for index, (share, model) in enumerate(mixture.others):
+        settings, parts = model.state()
+        others.append({"share": float(share), "model": settings})
+        tensors |= {f"other.{index}.{name}": value for name, value in parts.items()}
+    about = {"loss": mixture.loss.name, "rows": mixture.rows, "maps": described, "members": members}
+    return tensors, about | {"others": others}
+
+
+def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: Loss, outputs: int) -> Mixture:
+    """Restore a mixture, or raise ``ValueError`` if parts do not match."""
+    require(content["loss"] == loss.name, f"it has the loss {content['loss']!r:.20}")
+    maps = []
+    for number, settings in enumerate(content["maps"]):
+        parts = _starting_with(f"map.{number}.", tensors)
+        finite = all(v.isfinite().all() for v in parts.values() if v.is_floating_point())
+        require(finite, "a feature map has numbers that are not finite")
+        maps.append(restore(settings, parts))
+    members = []
+    for index, member in enumerate(content["members"]):
+        theta, bias = (tensors[f"member.{index}.{name}"].clone() for name in ("theta", "bias"))
+        features, share, ridge = maps[member["map"]], member["share"], member["ridge"]
+        wanted = (outputs, len(features.map_.shift))
+        right = theta.shape == wanted and bias.shape == wanted[:1] and is_finite_number(share)
+        right = right and is_finite_number(ridge) and ridge > 0
+        require(right, "its coefficients do not match its features")
+        finite = bool(theta.isfinite().all() and bias.isfinite().all())
+        require(finite and 0 <= share <= 1, "its coefficients or shares are not valid")
+        members.append(Member(float(share), features, theta, bias, float(ridge)))
+    others = _rebuild_others(content["others"], tensors, max(outputs, 2 * loss.has_classes))
+    total = sum(member.share for member in members) + sum(other.share for other in others)
+    rows = content["rows"]
+    require(abs(total - 1) <= 1e-6, "the shares of its members do not sum to 1")
+    require(is_finite_number(rows) and rows > 0, f"its number of rows is {rows!r:.20}")
+    return Mixture(loss, tuple(members), rows, others)
+
+
+def _rebuild_others(
+    content: Any, tensors: dict[str, Tensor], width: int
+) -> tuple[OtherMember, ...]:
+    """Restore members of other kinds, whose predictions have ``width`` columns."""
+    others = []
+    for index, about in enumerate(content):
+        share, parts = about["share"], _starting_with(f"other.{index}.", tensors)
+        require(is_finite_number(share) and 0 < share <= 1, "its shares are not valid")
+        others.append(OtherMember(float(share), restore_member(about["model"], parts, width)))
+    return tuple(others)
+
+
+def _starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of the tensors whose names start with a text, by the rest of their names."""
+    return {k.removeprefix(start): v.clone() for k, v in tensors.items() if k.startswith(start)}

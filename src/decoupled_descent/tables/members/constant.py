@@ -1,0 +1,94 @@
+"""The model without columns: the shares of the classes.
+
+A mixture is drawn towards it as far as its own gain is uncertain
+(``tables/search/shrinkage.py``). Classes keep their shares when a row is left out, so
+that all rows have the same predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoupled_descent.tables.members.interface import (
+    Floats,
+    KeptRows,
+    Member,
+    MemberFit,
+    TableSize,
+    TrainingTable,
+)
+
+#: By how much the sum of the shares in a file may differ from 1.
+ROUNDED = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Member):
+    """The shares of the classes in the training rows."""
+
+    kind = "constant"
+    name = "constant"
+    shares: Floats  # shape (C,)
+
+    def predict(self, X: Any) -> Tensor:
+        """The same probabilities for all rows, shape (m, C)."""
+        return torch.from_numpy(np.tile(self.shares, (len(X), 1)))
+
+    def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
+        """Intervals are for numbers, which have no classes."""
+        raise ValueError("a constant model predicts classes, which have no intervals")
+
+    def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
+        """Intervals are for numbers, which have no classes."""
+        raise ValueError("a constant model predicts classes, which have no intervals")
+
+    def check_kept(self, matrix: Tensor) -> None:
+        """Intervals are for numbers, which have no classes."""
+        raise ValueError("a constant model predicts classes, which have no intervals")
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The shares."""
+        return {"kind": self.kind}, {"shares": torch.from_numpy(self.shares)}
+
+    @classmethod
+    def restore(cls, settings: Any, tensors: dict[str, Tensor], width: int) -> Self:
+        """Check that the shares are probabilities."""
+        del settings
+        shares = tensors["shares"].clone()
+        right = shares.dtype == torch.float64 and shares.shape == (width,)
+        right = right and bool((shares >= 0).all())
+        if not right or not abs(float(shares.sum()) - 1) <= ROUNDED:
+            raise ValueError("the shares of the classes do not match")
+        return cls(shares.numpy())
+
+
+@dataclass(frozen=True)
+class ConstantRecipe:
+    """The shares of the classes; nothing for numbers."""
+
+    name: str = "constant"
+
+    def suits(self, size: TableSize) -> bool:
+        """Classes only."""
+        return size.has_classes
+
+    def operations(self, size: TableSize) -> float:
+        """A count takes no time."""
+        return 0.0
+
+    def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
+        """Count the rows of each class, by their weights."""
+        del seed
+        classes = table.classes
+        if classes is None:
+            return []
+        weights = table.row_weights
+        shares = np.bincount(classes.numpy(), weights, minlength=table.width) / weights.sum()
+        model = Constant(shares)
+        predictions = model.predict(table.X)
+        return [MemberFit(model, predictions, torch.zeros_like(predictions), is_reference=True)]

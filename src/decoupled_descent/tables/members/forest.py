@@ -1,0 +1,139 @@
+r"""Ensembles of trees as plain arrays, with the rows that each tree did not see.
+
+The prediction of the ensemble is the mean over its trees. Without training row i it is the mean
+over the trees whose bag does not contain the row (out of bag): these trees are an ensemble of the
+same kind that was trained without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoupled_descent.tables.members.interface import Floats, KeptRows, Member, TrainingTable
+from decoupled_descent.tables.members.nodes import are_consistent
+
+#: New rows are processed in blocks, so that about this many numbers are in memory.
+NUMBERS = 2**21
+#: Arrays of a forest in files, with their types.
+ARRAYS = {
+    "feature": torch.int32,
+    "threshold": torch.float64,
+    "left": torch.int32,
+    "right": torch.int32,
+    "value": torch.float64,
+    "roots": torch.int64,
+    "low": torch.float64,
+    "high": torch.float64,
+}
+#: Scaled values are cut at this number, far beyond any threshold, and far below float32's largest.
+FAR = 1e30
+
+
+@dataclass(frozen=True, eq=False)
+class Forest(Member):
+    """An ensemble of trees: all nodes of all trees in common arrays.
+
+    A node with ``feature`` −1 is a leaf. Otherwise rows whose scaled value of that column is at
+    most ``threshold`` go to the node ``left``, others to ``right``.
+    """
+
+    kind = "forest"
+    name: str
+    feature: NDArray[np.int32]  # shape (nodes,)
+    threshold: Floats  # shape (nodes,)
+    left: NDArray[np.int32]  # a later node, shape (nodes,)
+    right: NDArray[np.int32]
+    value: Floats  # predictions, shape (nodes, C)
+    roots: NDArray[np.int64]  # the first node of each tree, shape (trees,)
+    low: Floats  # the lowest value of each column, shape (d,)
+    high: Floats  # the highest value
+    unseen: NDArray[np.bool_] | None = None  # whether each tree lacks each row, (n, trees)
+
+    def predict(self, X: Any) -> Tensor:
+        """The mean over all trees, shape (m, C)."""
+        X = np.asarray(X, dtype=np.float64)
+        result = np.empty((len(X), self.value.shape[1]))
+        for rows in self._blocks(len(X)):
+            result[rows] = self.value[self.leaves(X[rows])].mean(1)
+        return torch.from_numpy(result)
+
+    def leaves(self, X: Floats) -> NDArray[np.int64]:
+        """The leaf of each row in each tree, shape (m, trees)."""
+        scaled = scaled_columns(X, self.low, self.high)
+        count = len(self.roots)
+        node = np.tile(self.roots, len(X))
+        active = np.flatnonzero(self.feature[node] >= 0)
+        while len(active):
+            at = node[active]
+            values = scaled[active // count, self.feature[at]]
+            at = np.where(values <= self.threshold[at], self.left[at], self.right[at])
+            node[active] = at
+            active = active[self.feature[at] >= 0]
+        return node.reshape(len(X), count)
+
+    def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
+        """Which trees did not see each row, (s, trees)."""
+        assert self.unseen is not None
+        rows = np.asarray(table.X[some.numpy()], np.float64)
+        return KeptRows(torch.from_numpy(self.unseen[some.numpy()]), torch.from_numpy(rows))
+
+    def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
+        """The mean over the trees that did not see a row, minus the mean over all."""
+        unseen = kept.matrix.double()
+        without = unseen / unseen.sum(1, keepdim=True).clamp_min(1) - 1 / unseen.shape[1]
+        without[unseen.sum(1) == 0] = 0.0  # no tree without the row: nothing is predicted
+        inputs = np.asarray(kept.X if X is None else X, dtype=np.float64)
+        result = torch.empty(len(inputs), len(unseen), self.value.shape[1], dtype=torch.float64)
+        for rows in self._blocks(len(inputs)):
+            values = torch.from_numpy(self.value[self.leaves(inputs[rows])])
+            result[rows] = torch.einsum("mtk,st->msk", values, without)
+        return result
+
+    def _blocks(self, m: int) -> list[slice]:
+        """Blocks of m rows that bound memory."""
+        size = max(1, NUMBERS // (len(self.roots) * self.value.shape[1]))
+        return [slice(start, start + size) for start in range(0, m, size)]
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """The name, and all arrays."""
+        tensors = {name: torch.from_numpy(getattr(self, name)) for name in ARRAYS}
+        return {"kind": self.kind, "name": self.name}, tensors
+
+    @classmethod
+    def restore(cls, settings: Any, tensors: dict[str, Tensor], width: int) -> Self:
+        """Check all arrays: every path leads to later nodes, and ends at a leaf."""
+        parts = {name: tensors[name].clone() for name in ARRAYS}
+        right = all(parts[name].dtype == dtype for name, dtype in ARRAYS.items())
+        nodes, name = len(parts["feature"]), settings["name"]
+        right = right and isinstance(name, str) and parts["value"].shape == (nodes, width)
+        flat = ("feature", "threshold", "left", "right")
+        right = right and all(parts[one].shape == (nodes,) for one in flat)
+        right = right and parts["low"].ndim == 1 and parts["low"].shape == parts["high"].shape
+        if right:
+            arrays = {key: value.numpy() for key, value in parts.items()}
+            right = are_consistent(**arrays)
+        if not right:
+            raise ValueError("the arrays of a forest do not match")
+        return cls(str(name)[:80], **arrays)
+
+    def check_kept(self, matrix: Tensor) -> None:
+        """One column per tree."""
+        if matrix.dtype != torch.bool or matrix.shape[1:] != (len(self.roots),):
+            raise ValueError("its left-out rows do not match its forest")
+
+
+def scaled_columns(X: Floats, low: Floats, high: Floats) -> NDArray[np.float32]:
+    """Columns divided by their ranges, in float32, which trees compare: 0 to 1 in training.
+
+    Large numbers with small differences, such as times, would lose them in float32 as they are.
+    """
+    halves = high / 2 - low / 2  # halves, because the range itself may be infinite
+    with np.errstate(over="ignore"):
+        scaled = (X / 2 - low / 2) / np.where(halves > 0, halves, 1.0)
+    return np.clip(scaled, -FAR, FAR).astype(np.float32)

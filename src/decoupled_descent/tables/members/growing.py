@@ -1,0 +1,156 @@
+r"""Forests, grown by scikit-learn's trees on bags of our own, with out-of-bag predictions.
+
+The out-of-bag prediction of a row averages fewer trees than the forest has, about B/e of B. It is
+noisier by
+
+.. math:: s_i^2 \Bigl(\frac{1}{B_i} - \frac{1}{B}\Bigr),
+
+with s_i² the variance of single trees at the row and B_i the number of trees that did not see it.
+The estimate of the error is corrected by this.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
+
+from decoupled_descent.tables.members.bags import draw_bags
+from decoupled_descent.tables.members.forest import Forest, scaled_columns
+from decoupled_descent.tables.members.interface import Floats, MemberFit, TableSize, TrainingTable
+
+#: Operations of a matrix product that take as long as one row, column and level of a tree: with
+#: sorted values, and with random thresholds. A tree takes ``EACH`` in addition. Measured on 100 to
+#: 20,000 rows (docs/studies/members.md).
+SORTED, DRAWN, EACH = 2300.0, 300.0, 3e7
+#: The number of trees of a forest: out-of-bag predictions average more than a third of them.
+TREES = 100
+
+
+class ForestKind(NamedTuple):
+    """How trees are grown."""
+
+    name: str
+    random_splits: bool  # thresholds drawn at random (extremely randomised trees)
+    columns: float  # the share of the columns that are tried for a split
+    leaf: int = 1  # the fewest rows of a leaf
+
+    def suits(self, size: TableSize) -> bool:
+        """Every table suits."""
+        return True
+
+    def operations(self, size: TableSize) -> float:
+        """All rows take part in each level of a tree, which has about log₂ n levels."""
+        visits = size.rows * math.log2(max(size.rows, 2)) * max(1.0, self.columns * size.columns)
+        return TREES * (visits * (DRAWN if self.random_splits else SORTED) + EACH)
+
+    def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
+        """Grow a forest, and predict its training rows out of bag."""
+        return [grow_forest(table, self, seed)]
+
+
+#: The forests of the default mixture.
+FORESTS = (
+    ForestKind("random forest", False, 1 / 3),
+    ForestKind("extra trees", True, 1.0),
+)
+
+
+def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit:
+    """Grow a forest, and predict its training rows out of bag."""
+    bags = draw_bags(table, TREES, seed)
+    low, high = table.X.min(0).astype(np.float64), table.X.max(0).astype(np.float64)
+    X = np.ascontiguousarray(scaled_columns(np.asarray(table.X, np.float64), low, high))
+    classes = table.classes
+    y = table.y.numpy() if classes is None else classes.numpy()
+    seeds = np.random.default_rng([seed, 1]).integers(0, 2**31 - 1, len(bags))
+    trees = []
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # a sixth of the time
+        for bag, own in zip(bags, seeds, strict=True):
+            tree = _kind_of_tree(table, kind)(
+                max_features=kind.columns, min_samples_leaf=kind.leaf, random_state=int(own)
+            )
+            trees.append(tree.fit(X, y, sample_weight=bag * table.row_weights, check_input=False))
+    forest = Forest(
+        kind.name, **_arrays(trees, table.width), low=low, high=high, unseen=bags.T == 0
+    )
+    return _out_of_bag(forest, table)
+
+
+def _kind_of_tree(table: TrainingTable, kind: ForestKind) -> Any:
+    """The class of scikit-learn."""
+    if table.loss.has_classes:
+        return ExtraTreeClassifier if kind.random_splits else DecisionTreeClassifier
+    return ExtraTreeRegressor if kind.random_splits else DecisionTreeRegressor
+
+
+def _arrays(trees: list[Any], width: int) -> dict[str, NDArray[Any]]:
+    """The nodes of all trees in common arrays."""
+    sizes = [tree.tree_.node_count for tree in trees]
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    starts = np.repeat(roots, sizes)
+    parts = [tree.tree_ for tree in trees]
+    left, right, feature, threshold = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("children_left", "children_right", "feature", "threshold")
+    )
+    inner = left >= 0
+    return {
+        "feature": np.where(inner, feature, -1).astype(np.int32),
+        "threshold": np.where(inner, threshold, 0.0),
+        "left": np.where(inner, left + starts, 0).astype(np.int32),
+        "right": np.where(inner, right + starts, 0).astype(np.int32),
+        "value": np.concatenate([_values(tree, width) for tree in trees]),
+        "roots": roots.astype(np.int64),
+    }
+
+
+def _values(tree: Any, width: int) -> Floats:
+    """Predictions of the nodes of a tree, (nodes, C): shares of classes, or means of outputs."""
+    values = tree.tree_.value
+    if not hasattr(tree, "classes_"):
+        means: Floats = values[:, :, 0]
+        return means
+    shares = np.zeros((len(values), width))
+    shares[:, tree.classes_.astype(int)] = values[:, 0, :]  # a bag may lack a class
+    return shares
+
+
+def _out_of_bag(forest: Forest, table: TrainingTable) -> MemberFit:
+    """Means over the trees that did not see a row; without any, the mean over all rows."""
+    assert forest.unseen is not None
+    unseen, n = forest.unseen, len(forest.unseen)
+    total, squares = (np.empty((n, forest.value.shape[1])) for _ in range(2))
+    for rows in forest._blocks(n):
+        values = forest.value[forest.leaves(np.asarray(table.X[rows], np.float64))]
+        total[rows] = np.einsum("nt,ntk->nk", unseen[rows], values)
+        squares[rows] = np.einsum("nt,ntk->nk", unseen[rows], values * values)
+    count = unseen.sum(1)[:, None]
+    means = total / np.maximum(count, 1)
+    if (count == 0).any():
+        means[count[:, 0] == 0] = _usual(table)
+    single = np.maximum(squares / np.maximum(count, 1) - means**2, 0.0)
+    single *= count / np.maximum(count - 1, 1)
+    excess = single * (1 / np.maximum(count, 1) - 1 / unseen.shape[1])
+    return MemberFit(forest, torch.from_numpy(means), torch.from_numpy(excess))
+
+
+def _usual(table: TrainingTable) -> Floats:
+    """The shares of the classes, or the means of the targets."""
+    weights, classes = table.row_weights, table.classes
+    if classes is None:
+        targets = table.y.reshape(len(weights), -1).numpy()
+    else:
+        targets = np.eye(table.width)[classes.numpy()]
+    mean: Floats = weights @ targets / weights.sum()
+    return mean

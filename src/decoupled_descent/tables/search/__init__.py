@@ -1,0 +1,1 @@
+"""The search behind the estimators: feature maps, ridges, members, and their mixture."""

@@ -1,0 +1,214 @@
+"""The third round of the search: all fits are mixed, and the mixture's error is estimated.
+
+The estimate is *cross-fitted*: the rows of a fold are predicted by a mixture whose feature maps
+were ranked, and whose weights were chosen, without them.
+
+The standard error has two parts: the variance of the losses, widened because rare large
+losses may not have occurred; and the covariance of losses, because each row is in the training set
+of the models for the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from decoupled_descent.evaluation.comparison import CorrectedError
+from decoupled_descent.leave_one_out.leave_out import loss_covariance
+from decoupled_descent.leave_one_out.minimum import linear_minimum
+from decoupled_descent.leave_one_out.problem import Problem
+from decoupled_descent.objective import Objective
+from decoupled_descent.objective.losses import LEAST, Loss
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.tables.members.interface import MemberFit, TrainingTable
+from decoupled_descent.tables.search.decisions import right_decisions
+from decoupled_descent.tables.search.fits import (
+    CandidateFit,
+    SearchResult,
+    fitted_outputs,
+    lowest_error,
+    row_count,
+    selected_fits,
+)
+from decoupled_descent.tables.search.ranking import some_rows
+from decoupled_descent.tables.search.stacking import (
+    cross_fitted_choice,
+    cross_fitted_weights,
+    stack_weights,
+)
+
+#: The largest number of rows whose pairs enter the standard error.
+PAIRED = 1000
+
+
+class Pool(NamedTuple):
+    """The candidates of a mixture: all Newton fits, then the others."""
+
+    predictions: Tensor  # of rows that a candidate has not seen, shape (F, n, C)
+    excess: Tensor  # variance of these predictions in excess of the model's, shape (F, n, C)
+    selected: Tensor  # the candidates that the mixture of each fold may use, shape (folds + 1, F)
+    without: Tensor | None  # predictions with each fold left out as well, (F, folds, n, C)
+    prior: Tensor  # 1 for candidates with a part in the prior, shape (F,)
+    reference: int | None  # the candidate that mixtures are drawn towards
+
+    @classmethod
+    def of(cls, fits: Sequence[CandidateFit], others: Sequence[MemberFit]) -> Pool:
+        """Stack the candidates.
+
+        The predictions of others without a fold are those with it: their honest predictions
+        depend on a single further row only weakly.
+        """
+        given = [one.predictions for one in fits] + [one.predictions for one in others]
+        predictions = torch.stack(given)
+        excess = torch.zeros_like(predictions)
+        for place, other in enumerate(others, len(fits)):
+            excess[place] = other.excess
+        chosen = [one.selected for one in fits]
+        always = torch.ones_like(chosen[0])
+        chosen += [always if one.selected is None else one.selected for one in others]
+        without = None
+        if all(one.fold_predictions is not None for one in fits):
+            nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
+            nested += [one.predictions.expand_as(nested[0]) for one in others]
+            without = torch.stack(nested)
+        prior = torch.tensor([1.0] * len(fits) + [0.0] * len(others), dtype=torch.float64)
+        references = [k for k, one in enumerate(others, len(fits)) if one.is_reference]
+        reference = references[0] if references else None
+        return cls(predictions, excess, torch.stack(chosen, 1), without, prior, reference)
+
+
+def mix(
+    objective: Objective,
+    fits: Sequence[CandidateFit],
+    folds: Tensor,
+    *,
+    stack: bool,
+    seed: int,
+    ranking: tuple[tuple[str, float], ...],
+    interrupted: bool,
+    others: Sequence[MemberFit] = (),
+    table: TrainingTable | None = None,
+) -> SearchResult:
+    """Mix all candidates, or take the best fit without ``stack``, and estimate the error.
+
+    Fits of maps that only serve the cross-fit come last. ``folds`` has the fold of each row, shape
+    (n,), and ``seed`` draws the rows whose pairs enter the standard error. ``others`` are members
+    that are not Newton fits, trained on the rows of ``table``.
+    """
+    own = selected_fits(fits)
+    loss, rows = objective.loss, own[0].rows
+    pool = Pool.of(fits, others)
+    weights, by_row = _weights(loss, own, pool, folds, stack)
+    cross_fitted = torch.einsum("nf,fnk->nk", by_row, pool.predictions)
+    losses = loss.of_predictions(cross_fitted, rows.y)
+    losses = losses - excess_loss(loss, pool.excess, by_row, cross_fitted, rows.y)
+    in_model = pool.predictions[: len(own)]
+    if stack:
+        in_model = pool.predictions[pool.selected[-1]]
+    mixed = torch.einsum("f,fnk->nk", weights, in_model)
+    values, shares = rows.averaged(losses), _shares(rows)
+    variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
+    alone = variance / len(values)
+    # the constant part of a mixture does not respond to other rows
+    varying = 1.0 if pool.reference is None else 1 - float(by_row[:, pool.reference].mean())
+    stderr = math.sqrt(alone + varying**2 * _pair_covariance(lowest_error(own), seed))
+    raw = float(rows.averaged(loss.of_predictions(mixed, rows.y)).mean())
+    error = float(values.mean())
+    right = None
+    if loss.classes(rows.y) is not None:
+        constant = None if pool.reference is None else pool.reference - len(fits)
+        right = right_decisions(fits, by_row, [one.predictions for one in others], constant)
+    return SearchResult(
+        objective,
+        tuple(one._replace(variation=None) for one in own),  # which is of no further use
+        tuple(one for one in others if one.selected is None or one.selected[-1]),
+        weights,
+        CorrectedError(error, stderr, error - raw),
+        losses,
+        cross_fitted,
+        right,
+        stderr / max(math.sqrt(alone), 1e-300),
+        torch.unique(by_row, dim=0, return_inverse=True)[1],
+        ranking,
+        interrupted,
+        table,
+    )
+
+
+def _shares(rows: Rows) -> Tensor:
+    """How much each row counts."""
+    return torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
+
+
+def _weights(
+    loss: Loss, own: Sequence[CandidateFit], pool: Pool, folds: Tensor, stack: bool
+) -> tuple[Tensor, Tensor]:
+    """Weights of the model, and of the mixture that predicts each row, shape (n, F)."""
+    rows, (every, _, selected, without, prior, reference) = own[0].rows, pool
+    shares, y = _shares(rows), rows.y
+    if not stack:
+        best = min(range(len(own)), key=lambda k: own[k].error)
+        weights = one_hot(torch.tensor(best), len(own)).to(every)
+        return weights, cross_fitted_choice(loss, every, y, shares, folds, selected, without)
+    extra = float(shares.sum()) / row_count(rows)
+    kept = pool.selected[-1]
+    place = None if reference is None else int(kept[:reference].sum())
+    weights = stack_weights(loss, every[kept], y, shares, extra, prior[kept], place)
+    given = shares, folds, extra, selected, without, prior, reference
+    return weights, cross_fitted_weights(loss, every, y, *given)
+
+
+def excess_loss(
+    loss: Loss, excess: Tensor, weights: Tensor, predictions: Tensor, y: Tensor
+) -> Tensor:
+    r"""How much too large losses are because predictions have excess variance, shape (n,).
+
+    To second order it is ½ v ℓ'' with the variance v = Σ_f w_f² v_f of the mixture. For a class
+    of probability p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too.
+
+    Args:
+        loss: The loss.
+        excess: v_f, shape (F, n, C).
+        weights: w for each row, shape (n, F).
+        predictions: The predictions of the mixture, shape (n, C).
+        y: Labels.
+    """
+    variance = torch.einsum("nf,fnk->nk", weights.square(), excess)
+    if not loss.has_classes:
+        return variance.sum(1) / 2
+    index = y.long().reshape(-1, 1)
+    own, chance = (each.gather(1, index).squeeze(1) for each in (variance, predictions))
+    return torch.log1p(own / chance.clamp_min(LEAST).square()) / 2
+
+
+def variance_of_new(
+    loss: Loss, values: Tensor, mixed: Tensor | None = None, shares: Tensor | None = None
+) -> float:
+    """Variance of the loss of a new row, with rare large losses that may not have occurred.
+
+    For classes, it is the variance if the predicted probabilities ``mixed``, shape (n, C), were
+    true; a weight in ``shares`` counts by its square, as it does in the variance of ``values``. For
+    numbers, a new loss exceeds all n observed ones with probability 1/(n + 1): the largest one
+    counts once more.
+    """
+    if not loss.has_classes or mixed is None or shares is None:
+        return float(torch.cat([values, values.max().unsqueeze(0)]).var())
+    chances = mixed.clamp_min(LEAST)
+    losses = -chances.log()
+    mean = (chances * losses).sum(1)
+    own = (chances * losses.square()).sum(1) - mean.square()
+    between = (mean - shares @ mean / shares.sum()).square()
+    return float((shares / shares.mean()).square() @ (own + between)) / len(mean)
+
+
+def _pair_covariance(fit: CandidateFit, seed: int) -> float:
+    """Mean covariance of the left-out losses of two rows, or groups, for the best fit."""
+    rows = fit.rows
+    problem = Problem(rows, fit.run.bound, fit.ridge)
+    some = some_rows(rows.n, PAIRED, rows.groups, seed)
+    return loss_covariance(linear_minimum(problem, fitted_outputs(fit)), some)
