@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from decoupled_descent.checks import error_interval
-from decoupled_descent.evaluation.heavy_tail import mean_interval, tail_size
 from decoupled_descent.evaluation import heavy_tail
+from decoupled_descent.evaluation.heavy_tail import mean_interval, tail_size
 
 #: Errors, and the mean of their squares.
 LAWS = {
