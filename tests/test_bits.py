@@ -83,8 +83,6 @@ def test_tuning():
 MODELS = {
     "kernel": lambda: {"features": "rbf", "ridge": 1.0},
     "linear": lambda: {"features": "linear"},
-    "orthogonal": lambda: {"method": "orthogonal", "max_iter": 10},
-    "gradient": lambda: {"method": "gradient", "max_iter": 10},
     "search": dict,
 }
 #: What is given to ``fit`` beside rows and labels.

@@ -78,7 +78,7 @@ def accepted(call):
 
 
 def saved_models(folder):
-    """A table with numbers and words, and the files of a regressor, a classifier and a network."""
+    """A table with numbers and words, and the files of a regressor and a classifier."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=40), "b": rng.choice(["x", "y"], 40)})
     columns = Columns.learn(frame)
@@ -88,8 +88,6 @@ def saved_models(folder):
     save_model(model, folder / "regressor.safetensors", columns, "y")
     model = dd.DecoupledClassifier(features="rbf", ridge=1.0).fit(X, np.where(y > 0, "p", "n"))
     save_model(model, folder / "classifier.safetensors", columns, "y")
-    model = dd.DecoupledClassifier(hidden=3, lr=1.0, damping=0.9, ridge=1.0, max_iter=3)
-    save_model(model.fit(X, y > 0), folder / "network.safetensors", columns, "y")
     return frame, sorted(folder.iterdir())
 
 

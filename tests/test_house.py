@@ -20,7 +20,7 @@ ROOT = Path(dd.__file__).parent
 #: The order of the packages, lowest first: a module imports from its own level or from below.
 #: Packages of one level do not import each other, except from left to right.
 ORDER = [
-    ["checks", "files", "method_names", "progress", "tensor_file"],
+    ["checks", "files", "progress", "tensor_file"],
     ["datasets", "plotting"],  # runs, sweeps, evolutions and estimators draw themselves with it
     ["objective", "rows"],
     ["descent"],

@@ -42,7 +42,6 @@ from network_problems import (
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.networks.verdict import path_verdict
 
 SEEDS, STEPS, PATIENCE = 3, 80, 6
 WRONG = ("twice", "quarter twice", "patients", "12 rows", "25 rows")
@@ -115,6 +114,7 @@ def one(data, name, kind, seed, wrong):
         "best": best,
         "steps": len(run.train_error),
         "estimates": info.estimates,
+        "verdict": run.evaluation.verdict,
         "notes": dict(info.notes),
         "seconds": taken,
         "adamw": tested(part, new, labels, loss)[0],
@@ -179,15 +179,10 @@ def verdicts(records):
             f"{wrong}, others": lambda r, w=wrong: r["wrong"] == w and r["z"] > -2,
         }
     for name, chosen in kinds.items():
-        some = [verdict(r) for r in records if chosen(r)]
+        some = [r["verdict"] for r in records if chosen(r) and "verdict" in r]
         counts = [some.count(each) for each in ("trust", "caution", "do not trust")]
         if some:
             print(f"| {name} | {len(some)} | {' | '.join(map(str, counts))} |")
-
-
-def verdict(record):
-    """The verdict of today's rules on a record."""
-    return path_verdict(record["n"], record["behind"], record["stderr"], record["notes"])[0]
 
 
 def literal(data):

@@ -5,7 +5,7 @@ others by the five-fold cross-validation that their users need. 100, 400 and 100
 small table) are for training, the rest judges. All settings are defaults, without arguments.
 
     python docs/studies/tables.py run --out results.jsonl [--data FOLDER]
-           [--models ours,orthogonal] [--tables wine,spam] [--sizes 100] [--splits 0-3]
+           [--models ours,linear] [--tables wine,spam] [--sizes 100] [--splits 0-3]
     python docs/studies/tables.py table results.jsonl [more.jsonl ...]
 
 ``run`` leaves out what the file has already. Times are CPU seconds on one thread. Where the model
@@ -50,8 +50,7 @@ OWN = {
     "diabetes": datasets.load_diabetes,
 }
 MODELS = ("ours", "linear", "svm", "forest", "boosting", "mlp")
-#: Our own, with the arguments of each; the orthogonal method is judged and not ranked.
-OURS = {"ours": {}, "orthogonal": {"method": "orthogonal"}}
+OURS = MODELS[0]
 LEAST = 1e-15  # smaller probabilities count as this
 SIZES = (100, 400, 1000)
 
@@ -178,14 +177,14 @@ def predicted(model, A, task, count):
     return said
 
 
-def fit_ours(name, X, y, task):
+def fit_ours(_, X, y, task):
     """Our estimator with its defaults, and its own estimate."""
     import decoupled_descent as dd
 
     map_ = prepared(X)
     A = np.asarray(map_.fit_transform(X), float)
     kind = dd.DecoupledRegressor if task == "regression" else dd.DecoupledClassifier
-    model = kind(**OURS[name]).fit(A, y)
+    model = kind().fit(A, y)
     estimate = model.estimated_test_error_, model.estimated_test_error_stderr_
     return map_, model, estimate
 
@@ -242,7 +241,7 @@ def measure(data, name, n, seed, model):
     """One fit: estimate, test error, their standard errors, accuracy or R², CPU seconds."""
     X, y, X_test, y_test, task = split(data, name, n, seed)
     start = time.process_time()
-    fitted = (fit_ours if model in OURS else fit_folds)(model, X, y, task)
+    fitted = (fit_ours if model == OURS else fit_folds)(model, X, y, task)
     seconds = time.process_time() - start
     map_, trained, (estimate, stderr) = fitted
     count = int(y.max()) + 1 if task == "classification" else 0
@@ -303,17 +302,12 @@ def summarise(records):
     print("\ntime: median of CPU seconds over those of linear + svm + boosting together\n")
     print("| model | rows | fits | mean z | rms z | 95 % intervals cover |")
     print("|---|---|---|---|---|---|")
-    for m in [*models, *({key[3] for key in cells} & {"orthogonal"})]:
+    for m in models:
         for label, low, high in (("≤ 107", 0, 107), ("108–450", 108, 450), ("> 450", 451, 10**9)):
             z = _z([r for k, r in cells.items() if k[3] == m and low <= k[1] <= high])
             if len(z):
                 print(f"| {m} | {label} | {_honesty(z)} |")
         print(f"| {m} | all | {_honesty(_z([r for k, r in cells.items() if k[3] == m]))} |")
-    both = [key for key, have in fits.items() if set(OURS) <= have]
-    if both:
-        ratios = [cells[(*k, "orthogonal")]["test"] / cells[(*k, "ours")]["test"] for k in both]
-        mean = np.exp(np.mean(np.log(ratios)))
-        print(f"\northogonal / ours, test errors of {len(both)} splits: {mean:.2f}")
     print("\n| table | rows | splits | estimate | test | mean z | " + " | ".join(models) + " |")
     print("|---|---|---|---|---|---|" + "---|" * len(models))
     for setting in sorted({key[:2] for key in cells if key[3] == "ours"}):

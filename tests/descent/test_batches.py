@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.descent.batches import Batches, subset
+from decoupled_descent.descent.batches import Batches
 from decoupled_descent.descent.noise import RowNorms
 from tests.oracles.shadow import dense
 from tests.problems import binary, normal, two_layer
@@ -29,29 +29,13 @@ def rows_of(batches):
 def test_a_pass_has_every_row_once():
     rows = dd.Rows(*binary(23, 4))
     for number in range(3):
-        result = rows_of(Batches(rows, 5, False, 0, number))
+        result = rows_of(Batches(rows, 5, 0, number))
         assert [len(index) for index in result] == [5, 5, 5, 5, 3]
         assert torch.equal(torch.cat(result).sort().values, torch.arange(23))
-    first, again = (torch.cat(rows_of(Batches(rows, 5, False, 0, 1))) for _ in range(2))
-    others = [torch.cat(rows_of(Batches(rows, 5, False, s, k))) for s, k in ((1, 1), (0, 2))]
+    first, again = (torch.cat(rows_of(Batches(rows, 5, 0, 1))) for _ in range(2))
+    others = [torch.cat(rows_of(Batches(rows, 5, s, k))) for s, k in ((1, 1), (0, 2))]
     assert torch.equal(first, again)
     assert not any(torch.equal(first, other) for other in others)
-
-
-@pytest.mark.parametrize(("n", "size"), [(40, 5), (40, 20), (40, 33), (40, 40)])
-def test_subsets_are_uniform(n, size):
-    """Each number is in a share size/n of the subsets, each pair in size (size−1)/(n (n−1))."""
-    generator, count = torch.Generator().manual_seed(0), 2000
-    inside = torch.zeros(count, n)
-    for row in inside:
-        drawn = subset(n, size, generator)
-        assert len(torch.unique(drawn)) == size
-        row[drawn] = 1
-    share = size / n
-    assert (inside.mean(0) - share).abs().max() <= 4.5 * (share * (1 - share) / count) ** 0.5
-    pair = size * (size - 1) / (n * (n - 1))
-    both = (inside[:, 0] * inside[:, 1]).mean()
-    assert abs(both - pair) <= 4.5 * (pair * (1 - pair) / count) ** 0.5 + 1e-7
 
 
 @pytest.mark.parametrize(
@@ -68,17 +52,16 @@ def test_bad_options(options, message):
 
 
 @pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
-@pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_passes_are_those_of_a_dense_loop(options, reduction, replacement, kind):
+def test_passes_are_those_of_a_dense_loop(options, reduction, kind):
     (X, y), theta, objective = binary(20, 12), normal(3, 12), two_layer(3)
     lr, scale = (0.05, 1.0) if reduction == "sum" else (0.5, 1 / 20)
-    rule, drawn = dd.rules.SGD(lr, schedule=COSINE, **options), {"replacement": replacement}
-    algorithm = kind(0.2, reduction=reduction, rule=rule, batch_size=6, batch_seed=3, **drawn)
+    rule = dd.rules.SGD(lr, schedule=COSINE, **options)
+    algorithm = kind(0.2, reduction=reduction, rule=rule, batch_size=6, batch_seed=3)
     run = dd.fit(X, y, objective, algorithm, PASSES + 1, theta=theta)
     rows = dd.Rows(X, y)
-    batches = [rows_of(Batches(rows, 6, replacement, 3, number)) for number in range(PASSES + 1)]
+    batches = [rows_of(Batches(rows, 6, 3, number)) for number in range(PASSES + 1)]
     made = (partial(torch.optim.SGD, lr=lr, **options), scale, 0.2)
     corrected, norms = kind is dd.DecoupledDescent, torch.ones(20, dtype=X.dtype)
     w, about = objective.head[1].weight.detach()[0], (corrected, norms, COSINE)
@@ -106,7 +89,7 @@ def test_rows_of_unequal_norm():
     algorithm = dd.DecoupledDescent(0.05, head_lr=0.2, batch_size=6, noise=RowNorms(norms))
     run = dd.fit(X, y, objective, algorithm, PASSES + 1, theta=theta)
     rows = dd.Rows(X, y)
-    upto = [i for number in range(PASSES) for i in rows_of(Batches(rows, 6, False, 0, number))]
+    upto = [i for number in range(PASSES) for i in rows_of(Batches(rows, 6, 0, number))]
     w = objective.head[1].weight.detach()[0]
     made = (partial(torch.optim.SGD, lr=0.05), 1.0, 0.2)
     end, memory, _, _ = dense(X, y, theta, w, upto, *made, True, norms)

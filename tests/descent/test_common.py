@@ -44,7 +44,6 @@ ALGORITHMS = {
         rule=dd.rules.SGD(0.5, 0.7, nesterov=True, weight_decay=0.01),
         head_optimizer=ADAM,
         batch_size=5,
-        replacement=True,
     ),
     "odd, momentum, Adam": dd.OrthogonalDecoupledDescent(0.05, rule=HEAVY, head_optimizer=ADAM),
     "dd, folds": dd.DecoupledDescent(0.05, head_folds=3),

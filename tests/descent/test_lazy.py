@@ -16,7 +16,6 @@ RULES = {
     "nesterov": dd.rules.SGD(
         0.1, 0.8, nesterov=True, weight_decay=0.05, schedule=lambda step: 1 / (1 + step)
     ),
-    "matrix": dd.rules.SGD(0.1, 0.5, matrix=normal(3, 3)),
 }
 
 

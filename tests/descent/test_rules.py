@@ -119,31 +119,12 @@ def test_sgd_is_that_of_pytorch_on_theta_and_memory(options, schedule, reduction
     torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("algorithm", [dd.DecoupledDescent, dd.OrthogonalDecoupledDescent])
-def test_a_matrix_is_a_direction_times_it(algorithm):
-    """P multiplies θ̃ and ĥ alike: the same as g = ∇_hΨ Pᵀ of the general family."""
-    (X, y), objective, matrix = binary(20, 12), two_layer(3), normal(3, 3)
-
-    def g(h, labels, parameters):
-        h = h if h.requires_grad else h.detach().requires_grad_()
-        losses = objective.losses(h, labels, parameters)
-        (slope,) = torch.autograd.grad(losses.sum(), h, create_graph=True)
-        return slope @ matrix.T
-
-    rule = dd.rules.SGD(0.05, matrix=matrix)
-    by_rule = dd.fit(X, y, objective, algorithm(0.05, rule=rule), 20, seed=1)
-    by_g = dd.fit(X, y, objective, algorithm(0.05, 1.0, g=g), 20, seed=1)
-    torch.testing.assert_close(by_rule.theta, by_g.theta, rtol=0, atol=1e-10)
-    torch.testing.assert_close(by_rule.train_error, by_g.train_error, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"lr": -0.1}, "lr=-0.1 must be a number of at least 0"),
         ({"lr": 0.1, "momentum": float("nan")}, "momentum=nan must be a finite number"),
         ({"lr": 0.1, "nesterov": True}, "nesterov=True needs momentum above 0"),
-        ({"lr": 0.1, "matrix": torch.zeros(2, 3)}, r"matrix has shape \(2, 3\)"),
     ],
 )
 def test_bad_options_of_sgd(options, message):
@@ -336,7 +317,6 @@ class Counting(Rule):
         lambda dtype: Damped(1e4),
         lambda dtype: Momentum(0.1, 0.9, halving=2),
         lambda dtype: dd.rules.SGD(0.1, 0.9, 0.3, weight_decay=0.1, schedule=COSINE),
-        lambda dtype: dd.rules.SGD(0.1, matrix=normal(3, 3).to(dtype)),
         Preconditioner,
         Rounding,
         Resting,

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from decoupled_descent.evaluation.output_scale import OutputScale, classes
+from decoupled_descent.evaluation.decision_rule import DecisionRule
+from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.objective.losses import get_loss
 
 CLASSES, NUMBERS = torch.tensor([0, 1]), torch.tensor([0.0, 1.0])
@@ -32,21 +33,22 @@ def test_the_criterion_tells_what_outputs_are(criterion, y, scale):
 def test_one_logit_and_two_are_the_same_probability():
     logit = torch.tensor([0.3, -2.0], dtype=torch.float64)
     both = torch.stack([torch.zeros(2), logit], 1)
-    one = OutputScale.LOGITS.predictions(logit.unsqueeze(1), CLASSES)
-    two = OutputScale.LOGITS.predictions(both, CLASSES)
-    logs = OutputScale.LOG_PROBABILITIES.predictions(torch.log_softmax(both, 1), CLASSES)
+    one, kind = OutputScale.LOGITS.predictions(logit.unsqueeze(1), CLASSES)
+    two, _ = OutputScale.LOGITS.predictions(both, CLASSES)
+    logs, _ = OutputScale.LOG_PROBABILITIES.predictions(torch.log_softmax(both, 1), CLASSES)
     assert one == pytest.approx(two, abs=1e-12)
     assert one == pytest.approx(logs, abs=1e-12)
-    assert classes(one).tolist() == [1, 0]
+    assert kind.decisions(one, DecisionRule()).tolist() == [1, 0]
 
 
 def test_several_answers_per_row_are_probabilities_of_their_own():
     logits = torch.tensor([[0.0, 5.0, -5.0]])
-    found = OutputScale.LOGITS.predictions(logits, torch.tensor([[0.0, 1.0, 0.0]]))
+    found, kind = OutputScale.LOGITS.predictions(logits, torch.tensor([[0.0, 1.0, 0.0]]))
     assert found == pytest.approx(torch.sigmoid(logits).numpy())
-    found = OutputScale.LOGITS.predictions(logits, torch.tensor([1]))
+    assert kind.decisions(found, DecisionRule()).tolist() == [[0, 1, 0]]
+    found, kind = OutputScale.LOGITS.predictions(logits, torch.tensor([1]))
     assert found.sum() == pytest.approx(1.0)
-    assert classes(found).tolist() == [1]
+    assert kind.decisions(found, DecisionRule()).tolist() == [1]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.evaluation.reweighting import row_weights_of, weighted_mean
+from decoupled_descent.evaluation.reweighting import reweighted, row_weights_of
+from tests.evaluation.problems import quiet
 
 OBJECTIVE = dd.Objective(dd.heads.Linear(), "logistic")
 
@@ -44,10 +45,14 @@ def test_equal_weights_give_the_train_error():
     )
 
 
+def drawn(generator):
+    return torch.randn(400, generator=generator).numpy()
+
+
 def test_the_standard_error_is_that_of_a_weighted_mean():
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(400, generator=generator).double() ** 3
-    means = [weighted_mean(torch.randn(400, generator=generator), weights) for _ in range(400)]
+    means = [reweighted(quiet(400, losses=drawn(generator)), weights) for _ in range(400)]
     spread = float(np.std([one.value for one in means]))
     assert np.mean([one.stderr for one in means]) == pytest.approx(spread, rel=4 / 800**0.5)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decoupled_descent.evaluation.estimate import estimate
+from tests.evaluation.problems import estimate
 from tests.integrations.problems import logits
 
 tm = pytest.importorskip("torchmetrics")

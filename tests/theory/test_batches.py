@@ -3,7 +3,6 @@
 from itertools import islice, product
 
 import numpy as np
-import pytest
 import torch
 
 import decoupled_descent as dd
@@ -14,9 +13,8 @@ from tests.oracles import mean_field as oracle
 
 
 def test_sizes_of_batches():
-    assert batch_sizes(10, 4, replacement=False) == [4, 4, 2]
-    assert batch_sizes(10, 4, replacement=True) == [4, 4, 4]
-    assert batch_sizes(10, 40, replacement=False) == [10]
+    assert batch_sizes(10, 4) == [4, 4, 2]
+    assert batch_sizes(10, 40) == [10]
 
 
 def test_factors_of_rows_in_batches():
@@ -27,23 +25,20 @@ def test_factors_of_rows_in_batches():
         drawn.append(place[[0, 2, 4, 1, 3, 5]] * 10 / torch.tensor([4, 4, 2, 4, 4, 2]))
     drawn = torch.stack(drawn)
     products = drawn.unsqueeze(2) * drawn.unsqueeze(1)
-    wanted = batch_masks([4, 4, 2], 10, 6, replacement=False)
+    wanted = batch_masks([4, 4, 2], 10, 6)
     assert ((products.mean(0) - wanted).abs() <= 4 * products.std(0) / 4000**0.5 + 1e-12).all()
-    anew = batch_masks([4, 4, 4], 10, 6, replacement=True)
-    assert torch.equal(anew, torch.ones(6, 6) + torch.eye(6, dtype=torch.float64) * 1.5)
 
 
-@pytest.mark.parametrize("replacement", [False, True])
-def test_paths_are_dealt_out_like_rows(replacement):
+def test_paths_are_dealt_out_like_rows():
     """Every batch has its share of every mode, and E[s_r s_t] is that of rows."""
     population = sampled_population(dd.mixtures.xor(4), Normals(4096, 1, 0, auxiliary=2))
-    generator, sizes = torch.Generator().manual_seed(0), batch_sizes(10, 4, replacement)
-    batches = path_factors(sizes, 10, replacement, population, generator)
+    generator, sizes = torch.Generator().manual_seed(0), batch_sizes(10, 4)
+    batches = path_factors(sizes, 10, population, generator)
     factors = torch.stack(list(islice(batches, 6)))
     shares = population.by_mode(factors.T)
     np.testing.assert_allclose(shares, population.by_mode(torch.ones(4096, 6).double()), rtol=0.01)
     result = (factors * population.weights) @ factors.T
-    wanted = batch_masks(sizes, 10, 6, replacement)
+    wanted = batch_masks(sizes, 10, 6)
     apart = wanted == 0
     assert torch.equal(result[apart], wanted[apart])
     share = 4 * 4096**-0.5 * (10 / min(sizes))  # of a mean of products at most (n/|B|)²
@@ -76,20 +71,19 @@ def test_gradient_descent_in_batches_is_mean_field_theory():
     assert (gap < 5 * result.stderr["alignment"][:, :, 0].numpy() + 1e-10).all()
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 100}, {"batch_size": 150, "replacement": True}])
-def test_runs_in_batches_have_the_predicted_errors(options):
+def test_runs_in_batches_have_the_predicted_errors():
     n, passes, runs = 400, 4, 12
     mixture = dd.mixtures.flipped_classes(n, snr=1.5, labels=(0.0, 1.0))
     objective = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
     theta = torch.randn(1, n, generator=torch.Generator().manual_seed(0)).double()
-    algorithm = dd.GradientDescent(0.2, 0.97, head_lr=0.1, **options)
+    algorithm = dd.GradientDescent(0.2, 0.97, head_lr=0.1, batch_size=100)
     result = dd.StateEvolution(mixture, objective, algorithm, paths=1024).run(passes, theta)
     train = torch.stack(
         [
             dd.fit(
                 *mixture.sample(n, seed=seed),
                 objective,
-                dd.GradientDescent(0.2, 0.97, head_lr=0.1, **options, batch_seed=seed),
+                dd.GradientDescent(0.2, 0.97, head_lr=0.1, batch_size=100, batch_seed=seed),
                 passes,
                 theta,
             ).train_error

@@ -22,10 +22,6 @@ MEMBERS = {
     ),
     "Hessian": (dd.DecoupledDescent(0.03, 0.97, head_lr=0.2, hessian_damping=0.1), 11),
     "batches": (dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4), PASSES),
-    "batches, drawn anew": (
-        dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4, replacement=True),
-        PASSES,
-    ),
     "batches, momentum, unequal": (
         dd.DecoupledDescent(0.1, rule=dd.rules.SGD(0.1, 0.6), batch_size=170),
         PASSES,

@@ -36,7 +36,7 @@ COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=15)
 def batches_of(X, y, size):
     rows = dd.Rows(X, y)
     for number in range(PASSES):
-        batches = Batches(rows, size, False, 0, number)
+        batches = Batches(rows, size, 0, number)
         yield from (batches[k] for k in range(len(batches)))
 
 

@@ -42,7 +42,6 @@ class Batched(Descent):
     """The options of descents on mini-batches; see :class:`DecoupledDescent`."""
 
     batch_size: int | None = None
-    replacement: bool = False
     batch_seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,7 +71,7 @@ class Batched(Descent):
                 "mini-batches need single rows: pass an array on disk or a dataset with an index"
             )
         size = min(self.batch_size, rows.n)
-        return Batches(rows, size, self.replacement, self.batch_seed, number)
+        return Batches(rows, size, self.batch_seed, number)
 
     def evaluate(self, state: Any, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
         """Evaluate an iterate on all rows before a pass, given θXᵀ of shape (L, n)."""
@@ -141,14 +140,14 @@ class Batches:
 
     Example:
         >>> rows = Rows(torch.eye(5), torch.arange(5.0))
-        >>> batches = Batches(rows, 2, False, 0, 0)
+        >>> batches = Batches(rows, 2, 0, 0)
         >>> [batches[k].n for k in range(len(batches))]
         [2, 2, 1]
     """
 
-    def __init__(self, rows: Rows, size: int, replacement: bool, seed: int, number: int) -> None:
+    def __init__(self, rows: Rows, size: int, seed: int, number: int) -> None:
         self.rows, self.size, self.number = rows, size, number
-        self.plan = (size, replacement, seed)
+        self.plan = (size, seed)
 
     def __len__(self) -> int:
         """How many updates a pass has."""
@@ -163,23 +162,9 @@ class Batches:
         return batch
 
     def _order(self) -> list[Tensor]:
-        """Draw the pass: all rows in random order, or independent subsets."""
-        size, replacement, seed = self.plan
+        """Draw the pass: all rows in random order."""
+        size, seed = self.plan
         generator = stream(f"batches {seed} {self.number}")
         n, device = self.rows.n, self.rows.like.device
-        if replacement:
-            return [subset(n, size, generator).to(device) for _ in range(len(self))]
         order = torch.randperm(n, generator=generator, device=generator.device)
         return list(torch.split(order.to(device), size))
-
-
-def subset(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """Draw ``size`` of n numbers without repetition, in time proportional to ``size``."""
-    device = generator.device
-    if 2 * size > n:
-        return torch.randperm(n, generator=generator, device=device)[:size]
-    numbers = torch.empty(0, dtype=torch.int64, device=device)
-    while len(numbers) < size:
-        drawn = torch.randint(n, (2 * size,), generator=generator, device=device)
-        numbers = torch.unique(torch.cat([numbers, drawn]))
-    return numbers[torch.randperm(len(numbers), generator=generator, device=device)[:size]]

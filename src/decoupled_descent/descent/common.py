@@ -53,6 +53,7 @@ class Algorithm(ABC):
 
     takes_weights: ClassVar[bool] = False
     trains_modules: ClassVar[bool] = False
+    how: ClassVar[str] = "decoupled"  # how the predictions of rows as if they were new are made
     g: Direction | None = None
     f: HeadDirection | None = None
 

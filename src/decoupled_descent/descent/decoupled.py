@@ -71,8 +71,6 @@ class DecoupledDescent(Batched):
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows,
             with n/batch_size updates. Schedules count the updates. The train error is that of all
             rows at one iterate. ``info.notes`` has the mean loss during the pass.
-        replacement: Whether every batch is a new draw from all rows. By default each row comes once
-            per pass.
         batch_seed: Draws the batches.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
             called with the number of the update as well.
@@ -224,6 +222,5 @@ class DecoupledDescent(Batched):
             self.f,
             covariance=self._noise.limit(),
             batch_size=self.batch_size,
-            replacement=self.replacement,
             hessian_damping=self.hessian_damping,
         )

@@ -54,7 +54,6 @@ class GradientDescent(Batched):
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows.
-        replacement: Whether every batch is drawn from all rows anew.
         batch_seed: Draws the batches.
         estimate: Whether to estimate the test error. The rows must have independent noise, as for
             :class:`DecoupledDescent`, and the head must be smooth.
@@ -184,4 +183,4 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
-        return LimitStep(corrected=False, batch_size=self.batch_size, replacement=self.replacement)
+        return LimitStep(corrected=False, batch_size=self.batch_size)

@@ -76,7 +76,6 @@ class LimitStep(NamedTuple):
         corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
             new rows; gradient descent does not.
         batch_size: Rows per update; a pass has n/batch_size updates. None for all rows.
-        replacement: Whether batches of the same pass are independent of each other.
         hessian_damping: δ if the direction is multiplied by ``(|J̄| + δ I)⁻¹``, else None.
     """
 
@@ -87,7 +86,6 @@ class LimitStep(NamedTuple):
     covariance: Tensor | None = None
     corrected: bool = True
     batch_size: int | None = None
-    replacement: bool = False
     hessian_damping: float | None = None
 
     @property

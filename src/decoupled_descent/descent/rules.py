@@ -19,7 +19,6 @@ from torch import Tensor
 
 from decoupled_descent.checks import real_number
 from decoupled_descent.descent.schedules import Schedule, Unrolled
-from decoupled_descent.rows.tensors import check_finite
 
 #: What a rule carries from step to step for one tensor, besides the tensor itself.
 Slots = tuple[Tensor, ...]
@@ -159,7 +158,7 @@ class SGD:
     r"""The rule of ``torch.optim.SGD``: momentum, Nesterov's momentum, weight decay, schedules.
 
     .. math::
-       u &= P w + \lambda v, \qquad
+       u &= w + \lambda v, \qquad
        b \leftarrow \mu b + (1 - \tau) u \;(b = u \text{ at first}) \\
        v &\leftarrow v - \eta_t\, b, \qquad\text{or, with Nesterov's momentum,}\qquad
        v \leftarrow v - \eta_t (u + \mu b)
@@ -175,8 +174,6 @@ class SGD:
         schedule: A function of the step, 0 at first, that returns what multiplies ``lr``; or one
             that makes a ``torch.optim.lr_scheduler`` for an optimiser, such as
             ``functools.partial(CosineAnnealingLR, T_max=100)``, with one update per epoch of it.
-        matrix: P, shape (L, L), multiplies θ̃ and ĥ on the side of the L pre-activations; the
-            identity by default.
 
     Example:
         >>> import functools, decoupled_descent as dd
@@ -195,7 +192,6 @@ class SGD:
     nesterov: bool = False
     weight_decay: float = 0.0
     schedule: Schedule | None = None
-    matrix: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check the options, as ``torch.optim.SGD`` does."""
@@ -208,13 +204,6 @@ class SGD:
                 f"nesterov=True needs momentum above 0 and no dampening, not momentum="
                 f"{self.momentum!r}, dampening={self.dampening!r}"
             )
-        if self.matrix is not None:
-            check_finite("matrix", self.matrix)
-            if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
-                raise ValueError(
-                    f"matrix has shape {tuple(self.matrix.shape)}; it must be (L, L), with one row "
-                    "per pre-activation"
-                )
         self.rates(0)
 
     @cached_property
@@ -239,8 +228,6 @@ class SGD:
     ) -> tuple[Tensor, Slots]:
         """Return the next value and buffer."""
         lr, momentum = self.rates(step)
-        if self.matrix is not None:
-            direction = self.matrix.to(direction) @ direction
         if self.weight_decay == 0 and not slots:
             return torch.add(value, direction, alpha=-lr * scale), slots
         slope = direction * scale if scale != 1 else direction

@@ -8,11 +8,18 @@ from decoupled_descent.evaluation.comparison import (
     paired_difference,
     winners_curse,
 )
+from decoupled_descent.evaluation.decision_rule import DecisionRule
+from decoupled_descent.evaluation.estimate import Estimate
+from decoupled_descent.evaluation.evaluation import Comparison, Evaluation
 
 __all__ = [
+    "Comparison",
     "CorrectedError",
+    "DecisionRule",
     "Diagnosis",
     "Difference",
+    "Estimate",
+    "Evaluation",
     "diagnose",
     "one_standard_error",
     "paired_difference",

@@ -24,7 +24,10 @@ def as_function(metric: Any) -> tuple[str, Callable[..., float]] | None:
         return type(metric).__name__, lambda y, p, **named: _of_object(metric, y, p, **named)
     if (getattr(metric, "__module__", None) or "").startswith("torchmetrics.functional"):
         name = metric.__name__
-        return name, lambda y, p, **named: _number(name, metric(*_tensors(name, y, p, named)))
+        several = name.startswith("multiclass")
+        return name, lambda y, p, **named: _number(
+            name, metric(*_tensors(name, y, p, named, several))
+        )
     return None
 
 
@@ -32,17 +35,23 @@ def _of_object(metric: Any, labels: Any, predictions: Any, **named: Any) -> floa
     """Compute a metric without changing what the user's object has collected."""
     name, own = type(metric).__name__, metric.clone()
     own.reset()
-    own.update(*_tensors(name, labels, predictions, named))
+    several = getattr(metric, "num_classes", None) is not None
+    own.update(*_tensors(name, labels, predictions, named, several))
     return _number(name, own.compute())
 
 
-def _tensors(name: str, labels: Any, predictions: Any, named: Any) -> tuple[Any, Any]:
+def _tensors(
+    name: str, labels: Any, predictions: Any, named: Any, several: bool
+) -> tuple[Any, Any]:
+    """Predictions and labels; of two classes both probabilities (``several``), or the second."""
     if named:
         raise ValueError(
             f"metric={name} of torchmetrics takes no weights of rows, which this run has; give a "
             "name such as 'accuracy', or a function of sklearn.metrics"
         )
-    return torch.as_tensor(predictions), torch.as_tensor(labels)
+    two = predictions.ndim == 2 and labels.ndim == 1 and predictions.shape[1] == 2
+    given = predictions[:, 1] if two and not several else predictions
+    return torch.as_tensor(given), torch.as_tensor(labels)
 
 
 def _number(name: str, value: Any) -> float:

@@ -9,17 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from decoupled_descent.checks import error_interval, interval, share_interval
-from decoupled_descent.evaluation.output_scale import classes
+from decoupled_descent.objective.losses import log_losses
 
 Floats = NDArray[np.float64]
-#: Smaller probabilities count as this in a logarithm: what float64 can tell from 0, as sklearn.
-LEAST = float(np.finfo(np.float64).eps)
+Codes = NDArray[np.int64]
+
+
+class Takes(Enum):
+    """What a metric compares the labels with."""
+
+    DECISIONS = "the class that is decided for, a number for each row"
+    PROBABILITIES = "probabilities of all classes"
+    NUMBERS = "predicted numbers"
 
 
 @dataclass(frozen=True)
@@ -27,44 +36,43 @@ class MeanMetric:
     """A function of means over rows.
 
     Attributes:
-        rows: The numbers of each row, shape (n, q), from labels and predictions.
+        rows: The numbers of each row, shape (n, q), from labels and what the metric takes.
         value: The metric from means of shape (…, q).
-        classifies: Whether it is for classes; else for values.
+        takes: What it compares the labels with.
         interval: Its 95 % interval, from a value and a standard error.
         is_share: Whether it is a share of rows: of those whose second number is 1, or of all.
-        from_squares: For a function of squared errors, its interval from that of their mean and
-            from the numbers of the rows.
+        of_mean: For a function of the mean loss, the same from the mean, from the numbers of the
+            rows and from their weights.
     """
 
-    rows: Callable[[Any, Floats], Floats]
+    rows: Callable[[Any, Any], Floats]
     value: Callable[[Floats], Floats]
-    classifies: bool
+    takes: Takes
     interval: Callable[[float, float], tuple[float, float]] = interval
     is_share: bool = False
-    from_squares: Callable[[tuple[float, float], Floats], tuple[float, float]] | None = None
+    of_mean: Callable[[float, Floats, Floats], float] | None = None
 
 
 def _first(means: Floats) -> Floats:
     return np.asarray(means[..., 0])
 
 
-def _correct(y: Any, predictions: Floats) -> Floats:
-    return np.asarray(classes(predictions) == y, float)[:, None]
+def _correct(y: Any, decisions: Codes) -> Floats:
+    return np.asarray(decisions == y, float)[:, None]
 
 
-def _wrong(y: Any, predictions: Floats) -> Floats:
-    return 1 - _correct(y, predictions)
+def _wrong(y: Any, decisions: Codes) -> Floats:
+    return 1 - _correct(y, decisions)
 
 
-def _table(y: Any, predictions: Floats) -> tuple[Floats, Floats]:
-    """Labels and predicted classes as rows of 0 and 1."""
-    said = classes(predictions)
+def _table(y: Any, said: Codes) -> tuple[Floats, Floats]:
+    """Labels and decisions as rows of 0 and 1."""
     kinds = np.unique(np.concatenate([y, said]))
     return (np.asarray(y)[:, None] == kinds).astype(float), (said[:, None] == kinds).astype(float)
 
 
-def _recalls(y: Any, predictions: Floats) -> Floats:
-    true, said = _table(y, predictions)
+def _recalls(y: Any, decisions: Codes) -> Floats:
+    true, said = _table(y, decisions)
     there = true.any(0)
     return np.concatenate([(true * said)[:, there], true[:, there]], 1)
 
@@ -76,11 +84,11 @@ def _mean_recall(means: Floats) -> Floats:
     return np.asarray(ratios.sum(-1) / there.sum(-1))
 
 
-def _overlap(y: Any, predictions: Floats) -> Floats:
-    true, said = _table(y, predictions)
-    if predictions.ndim == 1:  # of class 1
+def _overlap(y: Any, decisions: Codes) -> Floats:
+    true, said = _table(y, decisions)
+    if max(np.max(y), decisions.max()) <= 1:  # of class 1
         true = (np.asarray(y) == 1)[:, None].astype(np.float64)
-        said = classes(predictions)[:, None].astype(np.float64)
+        said = (decisions == 1)[:, None].astype(np.float64)
     return np.concatenate([true * said, true + said], 1)
 
 
@@ -91,18 +99,16 @@ def _mean_f1(means: Floats) -> Floats:
     return np.asarray(ratios.sum(-1) / np.maximum(there.sum(-1), 1))
 
 
-def _brier(y: Any, predictions: Floats) -> Floats:
-    if predictions.ndim == 1:
-        return np.asarray((predictions - y) ** 2)[:, None]
-    true = np.asarray(y)[:, None] == np.arange(predictions.shape[1])
-    return np.asarray(((predictions - true) ** 2).sum(1))[:, None]
+def _brier(y: Any, probabilities: Floats) -> Floats:
+    """Squared distance from the right class; of class 1 alone where there are two, as usual."""
+    true = np.asarray(y)[:, None] == np.arange(probabilities.shape[1])
+    squares = np.square(probabilities - true)
+    return np.asarray(squares.sum(1) / (2 if probabilities.shape[1] == 2 else 1))[:, None]
 
 
-def _log_loss(y: Any, predictions: Floats) -> Floats:
-    if predictions.ndim == 1:
-        predictions = np.stack([1 - predictions, predictions], 1)
-    chosen = predictions[np.arange(len(y)), np.asarray(y, np.int64)]
-    return np.asarray(-np.log(np.clip(chosen, LEAST, 1 - LEAST)))[:, None]
+def _log_loss(y: Any, probabilities: Floats) -> Floats:
+    given = np.ascontiguousarray(probabilities, np.float64)
+    return np.asarray(log_losses(torch.from_numpy(given), torch.tensor(y)))[:, None]
 
 
 def _squares(y: Any, predictions: Floats) -> Floats:
@@ -124,15 +130,15 @@ def _explained(means: Floats) -> Floats:
     return np.asarray(1 - means[..., 0] / (means[..., 2] - means[..., 1] ** 2))
 
 
-def _share_among(given: str, label: int) -> Callable[[Any, Floats], Floats]:
-    """Whether a row is right, and whether it counts: by its label, or by its predicted class."""
+def _share_among(given: str, label: int) -> Callable[[Any, Codes], Floats]:
+    """Whether a row is right, and whether it counts: by its label, or by its decision."""
 
-    def rows(y: Any, predictions: Floats) -> Floats:
-        if predictions.ndim > 1:
+    def rows(y: Any, decisions: Codes) -> Floats:
+        true, decided = np.asarray(y) == label, decisions == label
+        if max(np.max(y), decisions.max()) > 1:
             raise ValueError("sensitivity, specificity, ppv and npv are for two classes")
-        true, predicted = np.asarray(y) == label, classes(predictions) == label
-        counted = true if given == "label" else predicted
-        return np.stack([true & predicted, counted], 1).astype(np.float64)
+        counted = true if given == "label" else decided
+        return np.stack([true & decided, counted], 1).astype(np.float64)
 
     return rows
 
@@ -148,40 +154,44 @@ def _root_interval(value: float, stderr: float) -> tuple[float, float]:
     return math.sqrt(low), math.sqrt(high)
 
 
-def _same(ends: tuple[float, float], _: Floats) -> tuple[float, float]:
-    return ends
+def _itself(mean: float, *_: Floats) -> float:
+    return mean
 
 
-def _roots(ends: tuple[float, float], _: Floats) -> tuple[float, float]:
-    return math.sqrt(ends[0]), math.sqrt(ends[1])
+def _root(mean: float, *_: Floats) -> float:
+    return math.sqrt(max(0.0, mean))
 
 
-def _explained_interval(ends: tuple[float, float], rows: Floats) -> tuple[float, float]:
-    """That of R²; the variance of the labels counts as exact."""
-    variance = float(rows[:, 2].mean() - rows[:, 1].mean() ** 2)
-    return (1 - ends[1] / variance, 1 - ends[0] / variance) if variance > 0 else (-math.inf, 1.0)
+def _explained_share(mean: float, rows: Floats, weights: Floats) -> float:
+    """R² from the mean squared error; the variance of the labels counts as exact."""
+    first, second = weights @ rows[:, 1:] / weights.sum()
+    variance = float(second - first**2)
+    return 1 - mean / variance if variance > 0 else 0.0
 
 
 def _share(given: str, label: int) -> MeanMetric:
-    return MeanMetric(_share_among(given, label), _ratio, True, share_interval, True)
+    return MeanMetric(_share_among(given, label), _ratio, Takes.DECISIONS, share_interval, True)
 
 
-#: The metrics that have names, apart from "auc".
+#: The metrics that have names, apart from "auc" and the median.
 METRICS = {
-    "accuracy": MeanMetric(_correct, _first, True, share_interval, True),
-    "error_rate": MeanMetric(_wrong, _first, True, share_interval, True),
+    "accuracy": MeanMetric(_correct, _first, Takes.DECISIONS, share_interval, True),
+    "error_rate": MeanMetric(_wrong, _first, Takes.DECISIONS, share_interval, True, _itself),
     "sensitivity": _share("label", 1),  # of the rows of class 1, those that are recognised
     "specificity": _share("label", 0),
-    "ppv": _share("prediction", 1),  # of the rows that are predicted as class 1, those that are
-    "npv": _share("prediction", 0),
-    "balanced_accuracy": MeanMetric(_recalls, _mean_recall, True, share_interval),
-    "f1": MeanMetric(_overlap, _mean_f1, True, share_interval),
-    "brier": MeanMetric(_brier, _first, True, error_interval),
-    "log_loss": MeanMetric(_log_loss, _first, True, error_interval),
-    "mse": MeanMetric(_squares, _first, False, error_interval, from_squares=_same),
-    "rmse": MeanMetric(
-        _squares, lambda means: np.sqrt(means[..., 0]), False, _root_interval, from_squares=_roots
+    "ppv": _share("decision", 1),  # of the rows that are given to class 1, those that belong to it
+    "npv": _share("decision", 0),
+    "balanced_accuracy": MeanMetric(_recalls, _mean_recall, Takes.DECISIONS, share_interval),
+    "f1": MeanMetric(_overlap, _mean_f1, Takes.DECISIONS, share_interval),
+    "brier": MeanMetric(_brier, _first, Takes.PROBABILITIES, error_interval),
+    "log_loss": MeanMetric(
+        _log_loss, _first, Takes.PROBABILITIES, error_interval, of_mean=_itself
     ),
-    "mae": MeanMetric(_absolute, _first, False, error_interval),
-    "r2": MeanMetric(_squares_and_labels, _explained, False, from_squares=_explained_interval),
-}
+    "mse": MeanMetric(_squares, _first, Takes.NUMBERS, error_interval, of_mean=_itself),
+    "rmse": MeanMetric(
+        _squares, lambda means: np.sqrt(means[..., 0]), Takes.NUMBERS, _root_interval,
+        of_mean=_root,
+    ),
+    "mae": MeanMetric(_absolute, _first, Takes.NUMBERS, error_interval),
+    "r2": MeanMetric(_squares_and_labels, _explained, Takes.NUMBERS, of_mean=_explained_share),
+}  # fmt: skip

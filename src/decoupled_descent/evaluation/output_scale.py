@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from decoupled_descent.evaluation.kinds import ANSWERS, NUMBERS, PROBABILITIES, Kind
 from decoupled_descent.objective.losses import LOSSES, Loss
 
 Floats = NDArray[np.float64]
@@ -56,18 +57,23 @@ class OutputScale(Enum):
         """Whether outputs are probabilities of classes in some form."""
         return self is not OutputScale.VALUES
 
-    def predictions(self, outputs: Tensor, y: Tensor) -> Floats:
-        """Probabilities or values in float64.
+    def predictions(self, outputs: Tensor, y: Tensor) -> tuple[Floats, Kind]:
+        """Probabilities of all classes (n, K), of several answers (n, m), or numbers, in float64.
 
-        Shape (n,) for two classes (of class 1) and for one value per row, else (n, K).
+        Returns:
+            The predictions, and what they are.
         """
         result = outputs.detach().cpu().double()
         result = result.squeeze(-1) if result.ndim > 1 and result.shape[-1] == 1 else result
-        rows_of_labels = y.ndim == result.ndim and result.ndim > 1  # several answers for each row
-        result = _PROBABILITIES[self](result, rows_of_labels)
-        if self.classifies and result.ndim == 2 and result.shape[1] == 2 and not rows_of_labels:
-            result = result[:, 1]
-        return np.asarray(result)
+        answers = y.ndim == result.ndim and result.ndim > 1  # several for each row
+        result = _PROBABILITIES[self](result, answers)
+        if not self.classifies:
+            return np.asarray(result), NUMBERS
+        if answers:
+            return np.asarray(result), ANSWERS
+        if result.ndim == 1:
+            result = torch.stack([1 - result, result], 1)
+        return np.asarray(result), PROBABILITIES
 
 
 def _of_logits(outputs: Tensor, apart: bool) -> Tensor:
@@ -80,9 +86,3 @@ _PROBABILITIES: dict[OutputScale, Callable[[Tensor, bool], Tensor]] = {
     OutputScale.PROBABILITIES: lambda outputs, _: outputs,
     OutputScale.VALUES: lambda outputs, _: outputs,
 }
-
-
-def classes(predictions: Floats) -> NDArray[np.int64]:
-    """Predicted classes from probabilities."""
-    result = predictions > 0.5 if predictions.ndim == 1 else predictions.argmax(1)
-    return np.asarray(result).astype(np.int64)

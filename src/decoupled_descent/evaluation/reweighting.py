@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import interval
 from decoupled_descent.evaluation.estimate import Estimate
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.means import effective_count
 from decoupled_descent.rows.tensors import as_tensor
 
 #: With fewer effective rows than this, a weighted mean says nothing about its own error.
@@ -33,21 +36,15 @@ def row_weights_of(weights: Any, y: Tensor) -> Tensor:
     return own
 
 
-def weighted_mean(losses: Tensor, weights: Tensor) -> Estimate:
-    """The weighted mean of losses, with its standard error; see :meth:`Run.under`.
-
-    Example:
-        >>> weighted_mean(torch.arange(20.0), torch.ones(20)).value
-        9.5
-    """
-    effective = float(weights.sum().square() / weights.square().sum())
-    if effective < FEWEST:
+def reweighted(evaluation: Evaluation, weights: Tensor) -> Estimate:
+    """The mean loss with other weights of the rows; see :meth:`Run.under`."""
+    own = weights.double().numpy()
+    count = effective_count(own)
+    if count < FEWEST:
         raise ValueError(
-            f"weights leave {effective:.1f} effective rows of {len(weights)}; the drift is too "
-            "large to be estimated from these rows: collect rows after the drift"
+            f"weights leave {count:.1f} effective rows of {len(own)}; the drift is too large to be "
+            "estimated from these rows: collect rows after the drift"
         )
-    shares = weights.double() / weights.double().sum()
-    values = losses.double().cpu()
-    mean = float(shares @ values)
-    variance = float(shares.square() @ (values - mean).square()) * effective / (effective - 1)
-    return Estimate(mean, math.sqrt(variance), "loss after the drift", int(effective))
+    after = replace(evaluation, weights=own, variance=0.0, pairs=0.0, right=None)
+    parts = (after.error, after.stderr, interval(after.error, after.stderr))
+    return Estimate(*parts, "loss after the drift", int(count), evaluation.verdict)

@@ -10,7 +10,8 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from decoupled_descent.evaluation.estimate import Metric as MetricOf
-from decoupled_descent.evaluation.estimate import estimate
+from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
 
 
 class WithStandardError(Metric):
@@ -50,7 +51,8 @@ class WithStandardError(Metric):
     def compute(self) -> dict[str, Tensor]:
         """Return the value and its standard error, by names such as "accuracy_stderr"."""
         outputs, labels = dim_zero_cat(self.outputs), dim_zero_cat(self.labels)
-        result = estimate(self.metric, labels, outputs, self.scale)
+        rows = Labels(labels, OutputScale(self.scale))
+        result = rows.evaluation(outputs).estimate(self.metric)
         return {
             result.metric: torch.tensor(result.value, device=labels.device),
             f"{result.metric}_stderr": torch.tensor(result.stderr, device=labels.device),

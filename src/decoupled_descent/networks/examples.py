@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decoupled_descent.networks.agreement import Nearest, nearest_rows
 from decoupled_descent.networks.curvature import Members
+from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 
 
@@ -211,22 +212,9 @@ class Followed:
         return Members(index, there) if some is None else Members(index[some], there[some])
 
     def averaged(self, rows: Examples, losses: Tensor) -> Tensor:
-        r"""Turn row losses into values whose mean is the error and whose sd/√count its stderr.
-
-        .. math:: m + \frac{w_i}{\bar w} (\ell_i - m), \qquad m = \sum_i w_i \ell_i / \sum_i w_i
-
-        With groups there is one value per group: m plus the sum of the deviations of its rows,
-        times the number of groups over that of rows.
-        """
-        if not rows.weighted and not rows.grouped:
-            return losses
-        weights = rows.weights[self.rows]
-        mean = weights @ losses / weights.sum()
-        deviations = weights / weights.mean() * (losses - mean)
-        if not rows.grouped:
-            return mean + deviations
-        sums = losses.new_zeros(self.count).index_add_(0, self.group, deviations)
-        return mean + sums * (self.count / len(losses))
+        """One value per row or group, whose mean is the error and whose sd/√count its stderr."""
+        weights = rows.weights[self.rows] if rows.weighted else None
+        return unit_values(losses, weights, self.group if rows.grouped else None)
 
     def summed(self, rows: Examples, effects: Tensor) -> Tensor:
         """Turn changes of row losses, shape (r, m), into those of ``averaged`` values, (m, m)."""

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.evaluation.estimate import mean_with_stderr
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.networks.fold_assignment import FoldAssignment
 
 

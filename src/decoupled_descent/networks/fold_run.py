@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Metric, estimate
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
+from decoupled_descent.evaluation.estimate import Estimate, Metric
+from decoupled_descent.evaluation.estimation import BLOCKS
+from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.networks.fold_record import FoldRecord
 from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
-from decoupled_descent.networks.verdict import folds_verdict
 from decoupled_descent.plotting.runs import plot_curve
 
 if TYPE_CHECKING:
@@ -104,15 +109,34 @@ class CrossFitRun:
         """The index of the epoch with the lowest out-of-fold error."""
         return self.record.best
 
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """How good the model is on new rows; the epoch of each fold is chosen by the others."""
+        rows, record = self.record.assignment.evaluated, self.record
+        weights = None if record.weights is None else record.weights[rows]
+        groups = None if record.groups is None else record.groups[rows]
+        labels = Labels(self.labels[rows], self.scale, weights, groups)
+        return labels.evaluation(
+            torch.as_tensor(record.outputs)[rows],
+            self._losses[rows],
+            how="folds",
+            models=np.asarray(record.assignment.fold[rows]),  # those of other folds are others
+            notes={"sample_size_bias": self.sample_size_bias, **self.notes},
+        )
+
     @property
     def error(self) -> float:
         """The estimated test error; the epoch of each fold is chosen by the other folds."""
-        return self.record.error_of(self._losses)[0]
+        return self.evaluation.error
 
     @property
     def stderr(self) -> float:
         """The standard error of it, over rows or groups."""
-        return self.record.error_of(self._losses)[1]
+        return self.evaluation.stderr
+
+    def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
+        """The checks of the evaluation; networks are checked while they are trained."""
+        return self.evaluation.diagnosis
 
     @property
     def selection_bias(self) -> float:
@@ -170,20 +194,7 @@ class CrossFitRun:
         Returns:
             The value, its standard error, and whether to trust them.
         """
-        rows, record = self.record.assignment.evaluated, self.record
-        result = estimate(
-            metric,
-            self.labels[rows],
-            torch.as_tensor(record.outputs)[rows],
-            self.scale,
-            sample_weight=None if record.weights is None else record.weights[rows],
-            groups=None if record.groups is None else record.groups[rows],
-            blocks=blocks,
-            folds=record.assignment.fold[rows],  # copies of different folds are different models
-        )
-        return result.with_verdict(
-            *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr, self.notes)
-        )
+        return self.evaluation.estimate(metric, blocks)
 
     def plot(self, title: str = "") -> Figure:
         """Draw the out-of-fold error with its 95 % interval, and the best epoch.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Metric
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.modules import MeanOutput
-from decoupled_descent.networks.verdict import Verdict, path_verdict, rows_behind
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.run import Run
 
@@ -35,13 +35,25 @@ class NetworkRun(Run):
     @property
     def note(self) -> str:
         """What to know about the estimate, in sentences."""
-        return " ".join(filter(None, [self.choice, *self._verdict[1]]))
+        return " ".join(filter(None, [self.choice, *self.evaluation.reasons]))
 
     @property
-    def _verdict(self) -> Verdict:
-        info = self.best.info
-        behind = rows_behind(info.losses)
-        return path_verdict(len(info.losses), behind, info.train_error_stderr, info.notes)
+    def notes(self) -> dict[str, float]:
+        """What the run knows, and what was measured at its best step."""
+        found = dict(self.best.info.notes)
+        wrong = abs(found.pop("drift")) + found.pop("lost_error")
+        failed = found.pop("failed", 0.0) or not math.isfinite(wrong)
+        return super().notes | found | {"linearisation": math.inf if failed else wrong}
+
+    def row_losses(self, outputs: Tensor) -> Tensor:
+        """The losses of outputs of the rows that are followed."""
+        assert self.labels is not None
+        shaped = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
+        return _network(self.bound).losses(shaped, self.labels.y)
+
+    def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
+        """The checks of the evaluation; networks are checked while they are trained."""
+        return self.evaluation.diagnosis
 
     @property
     def objective(self) -> Any:
@@ -102,24 +114,6 @@ class NetworkRun(Run):
         rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
         outputs = outputs_of(network, state, rows)
         return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
-
-    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
-        """Compute a metric of the left-out outputs at the best step, with a verdict.
-
-        Its standard error is that of a jackknife over rows, larger by the share that pairs of rows
-        have in the standard error of the train error.
-
-        Args:
-            metric: See :meth:`Run.estimate`.
-            blocks: How often a metric that is any function may be computed.
-
-        Returns:
-            The value, its standard error, and whether to trust them.
-        """
-        result, info = super().estimate(metric, blocks), self.best.info
-        alone = info._replace(pairs=0.0).train_error_stderr
-        wider = info.train_error_stderr / alone if alone > 0 else 1.0
-        return replace(result, stderr=wider * result.stderr).with_verdict(*self._verdict)
 
 
 def _network(bound: Any) -> Network:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.info import DivergenceWarning
-from decoupled_descent.evaluation.estimate import Labels
 from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.frozen import split_frozen

@@ -12,7 +12,7 @@ from torch.nn import functional
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 #: Predicted probabilities below this count as this.
-LEAST = 1e-12
+LEAST = 2.220446049250313e-16
 
 
 class Expansion(NamedTuple):
@@ -82,8 +82,7 @@ class Loss(NamedTuple):
         """
         if not self.has_classes:
             return self.of(predictions, y.to(predictions))
-        own = predictions.gather(1, y.long().reshape(-1, 1)).squeeze(1)
-        return -own.clamp_min(LEAST).log()
+        return log_losses(predictions, y)
 
     def regression_targets(self, y: Tensor, outputs: int) -> Tensor:
         """Labels as targets of a least squares regression, (n, K): classes are one-hot."""
@@ -97,6 +96,19 @@ class Loss(NamedTuple):
             return y.long()
         y = y if y.is_floating_point() else y.to(dtype)
         return y.unsqueeze(1) if y.ndim == 1 else y
+
+
+def log_losses(probabilities: Tensor, y: Tensor) -> Tensor:
+    """−log p of the class of each row, shape (n,), from probabilities of shape (n, C).
+
+    Probabilities below ``LEAST`` count as ``LEAST``, as in scikit-learn.
+
+    Example:
+        >>> log_losses(torch.tensor([[0.5, 0.5]]), torch.tensor([1]))
+        tensor([0.6931])
+    """
+    own = probabilities.gather(1, y.long().reshape(-1, 1)).squeeze(1)
+    return -own.clamp_min(LEAST).log()
 
 
 def _total(losses: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.inputs import Inputs
 from decoupled_descent.rows.processes import Processes
@@ -241,26 +242,13 @@ class Rows(Inputs):
         return codes
 
     def averaged(self, losses: Tensor) -> Tensor:
-        r"""Turn row losses into values whose mean is the error and whose sd/√count its stderr.
-
-        .. math:: m + \frac{w_i}{\bar w} (\ell_i - m), \qquad m = \sum_i w_i \ell_i / \sum_i w_i
-
-        With groups there is one value per group, because errors of the same group are not
-        independent: m plus the sum of the deviations of its rows, times the number of groups over
-        n.
-        """
+        """Turn row losses into values whose mean is the error and whose sd/√count its stderr."""
         if self.weights is None and self.groups is None:
             return losses
         weights = torch.ones_like(losses) if self.weights is None else self.weights.to(losses)
         weighted, total = self.total(weights @ losses, weights.sum())
-        mean: Tensor = weighted / total
-        deviations = weights / (total / self.n) * (losses - mean)
-        if self.groups is None:
-            per_row: Tensor = mean + deviations
-            return per_row
-        count = int(self.groups.max()) + 1
-        sums: Tensor = losses.new_zeros(count).index_add_(0, self.groups, deviations)
-        return torch.add(mean, sums, alpha=count / self.n)
+        mean, mean_weight = weighted / total, total / self.n
+        return unit_values(losses, weights, self.groups, mean, mean_weight, self.n)
 
     @property
     def ratio(self) -> float:

@@ -14,14 +14,13 @@ from decoupled_descent.theory.populations import Population
 GOLDEN = (5**0.5 - 1) / 2
 
 
-def batch_sizes(n: int, size: int, replacement: bool) -> list[int]:
+def batch_sizes(n: int, size: int) -> list[int]:
     """Rows of the batches of a pass."""
     full, rest = divmod(n, size)
-    sizes = [size] * full + [rest] * (rest > 0)
-    return [min(size, n)] * len(sizes) if replacement else sizes
+    return [size] * full + [rest] * (rest > 0)
 
 
-def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Tensor:
+def batch_masks(sizes: list[int], n: int, updates: int) -> Tensor:
     r"""E[s_r s_t] for the row factors s of two updates by mini-batches, shape (T, T).
 
     E s² = n/|B|; updates of different passes are independent, E s_r s_t = 1; within a pass, batches
@@ -30,9 +29,8 @@ def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Te
     per_pass = len(sizes)
     masks = torch.ones(updates, updates, dtype=torch.float64)
     for t in range(updates):
-        if not replacement:
-            first = t - t % per_pass
-            masks[first : first + per_pass, t] = 0.0
+        first = t - t % per_pass
+        masks[first : first + per_pass, t] = 0.0
         masks[t, t] = n / sizes[t % per_pass]
     return masks
 
@@ -40,7 +38,6 @@ def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Te
 def path_factors(
     sizes: list[int],
     n: int,
-    replacement: bool,
     population: Population,
     generator: torch.Generator,
 ) -> Iterator[Tensor]:
@@ -50,8 +47,6 @@ def path_factors(
     """
     ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
     batches = list(pairwise(ends.tolist()))
-    if replacement:  # every batch is the first part of a new random order
-        batches = batches[:1]
     while True:
         ranks = _ranks(population, generator)
         for low, high in batches:

@@ -116,8 +116,8 @@ class ReuseTrajectory:
         self.fluctuations = Fluctuations.of(population, normals.generator, self.ratio, rows)
         self.sizes, self.batches = theory.batch_sizes(), None
         if len(self.sizes) > 1:
-            plan = (self.sizes, theory.rows(), theory.step.replacement)
-            self.batches = path_factors(*plan, population, normals.generator)
+            plan = (self.sizes, theory.rows(), population, normals.generator)
+            self.batches = path_factors(*plan)
         self.noise = ReusedNoise(population, normals, self.ratio, self.axes.weights, rank)
         self.iterates: list[Iterate] = []
         self.heads: list[Parameters] = []

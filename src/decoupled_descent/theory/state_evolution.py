@@ -197,13 +197,13 @@ class StateEvolution:
         common = (self.ridge_step, self.algorithm, coefficients, start, head)
         engines, masks = engine_makers(self, updates, self.model(width)), None
         if len(sizes) > 1:
-            masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
+            masks = batch_masks(sizes, self.rows(), updates)
         return [partial(Trajectory, *common, make, masks) for make in engines]
 
     def batch_sizes(self) -> list[int]:
         """Rows of the batches of a pass; a single one without mini-batches."""
         size = self.step.batch_size
-        return [1] if size is None else batch_sizes(self.rows(), size, self.step.replacement)
+        return [1] if size is None else batch_sizes(self.rows(), size)
 
     def _path_seeds(self) -> list[int]:
         """Seeds of the randomisations for methods that need sampled paths."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
-from decoupled_descent.evaluation.estimate import Labels
 from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows

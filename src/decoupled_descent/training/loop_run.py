@@ -11,8 +11,8 @@ from torch import Tensor
 
 from decoupled_descent.checks import ignoring
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.evaluation.estimate import Labels
 from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.objective.losses import RowLoss

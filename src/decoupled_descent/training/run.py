@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,8 +13,11 @@ from torch import Tensor, nn
 
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_run
-from decoupled_descent.evaluation.estimate import BLOCKS, Estimate, Labels, Metric
-from decoupled_descent.evaluation.reweighting import row_weights_of, weighted_mean
+from decoupled_descent.evaluation.estimate import Estimate, Metric
+from decoupled_descent.evaluation.estimation import BLOCKS
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.outputs import Labels
+from decoupled_descent.evaluation.reweighting import reweighted, row_weights_of
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.sources import as_source, read_size
@@ -241,17 +245,16 @@ class Run:
                 outputs.append(self.objective.outputs(features @ state.theta.T, state.head))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
-        """Compute a metric on rows as if they were new, at the best step.
+    @property
+    def has_evaluation(self) -> bool:
+        """Whether the outputs of all rows as if they were new, and their labels, are here."""
+        return self.algorithm.estimates_test_error and self.labels is not None
 
-        Args:
-            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
-                labels and predictions, such as those of ``sklearn.metrics``.
-            blocks: How often a metric that is any function may be computed.
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """How good the model of the best step is on new rows, and how sure that is.
 
-        Returns:
-            The value with a jackknife standard error; see
-            ``decoupled_descent.evaluation.estimate.estimate``.
+        Its verdict is from what the run knows; :func:`diagnose` looks at the rows as well.
         """
         if not self.algorithm.estimates_test_error:
             raise ValueError(
@@ -263,7 +266,34 @@ class Run:
                 "this run has no labels, or only those of one of several processes; compute the "
                 "metric from best_outputs"
             )
-        return self.labels.estimate(metric, self.best_outputs, blocks)
+        outputs, pairs = self.best_outputs, float(self.best.info.pairs)
+        losses, notes = self.row_losses(outputs), self.notes
+        how = self.algorithm.how
+        return self.labels.evaluation(outputs, losses, pairs=pairs, how=how, notes=notes)
+
+    def row_losses(self, outputs: Tensor) -> Tensor:
+        """The losses of outputs of the training rows, shape (n,)."""
+        assert self.labels is not None
+        return self.objective.loss.of(outputs, self.labels.y)
+
+    @property
+    def notes(self) -> dict[str, float]:
+        """Numbers that the training measured, by name, for the checks of the evaluation."""
+        return {
+            "diverged": float(self.diverged),
+            "interrupted": float(self.stop_reason is StopReason.INTERRUPTED),
+            "still_falling": self.still_falling,
+        }
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Estimate a metric on new rows, at the best step; see :meth:`Evaluation.estimate`.
+
+        Args:
+            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
+                labels and predictions, such as those of ``sklearn.metrics``.
+            blocks: How often a metric that is any function may be computed.
+        """
+        return self.evaluation.estimate(metric, blocks)
 
     def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
         """Check whether the train error estimates the test error; see :func:`diagnose`."""
@@ -291,7 +321,8 @@ class Run:
                 "under() needs a run of all rows in one process whose losses estimate the test "
                 "error, such as that of DecoupledDescent"
             )
-        return weighted_mean(self.best_losses, row_weights_of(weights, self.labels.y))
+        own = row_weights_of(weights, self.labels.y)
+        return reweighted(self.evaluation, own)
 
     def plot(self, title: str = "", theory: Any = None) -> Figure:
         """Draw the train error with its 95 % interval, the best step, and the test error if known.

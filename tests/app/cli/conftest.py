@@ -13,18 +13,7 @@ from decoupled_descent.app.cli.train import STAGES
 #: What a training writes to standard error in a pipe.
 SAID = "".join(f"{stage}\n" for stage in STAGES)
 
-FAST = (
-    "--method",
-    "orthogonal",
-    "--lr",
-    "1",
-    "--damping",
-    "0.9",
-    "--ridge",
-    "1",
-    "--max-iter",
-    "6",
-)
+FAST = ("--features", "linear", "--ridge", "1")
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def test_classes_are_found_however_a_file_was_typed(run, tmp_path):
     for classes in (["True", "False", "maybe"], ["01", "02", "x"], ["1.50", "2", "y"]):
         labels = NEW["grade"].map(dict(enumerate(classes, start=1)))
         data = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels))
-        arguments = ("--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+        arguments = ("--target", "answer", "--out", tmp_path / "o", "--ridge", "1")
         assert run("train", data, *arguments)[0] == 0
         whole = json.loads(run("predict", tmp_path / "o", data, "--json")[1])["actual"]
         assert (whole["rows_in_error"], whole["remark"]) == (40, "")

@@ -24,7 +24,12 @@ def test_diagnosis_before_training(run, tmp_path, shop):
     X = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1)).apply(frame)
     scaled = np.clip((X - X.mean(0)) / X.std(0), -CLIP, CLIP) / np.sqrt(X.shape[1])
     codes = torch.tensor((frame["answer"] == "yes").to_numpy())
-    expected = dd.diagnose(torch.tensor(scaled).float(), codes.long(), task="classification")
+    expected = dd.diagnose(
+        torch.tensor(scaled).float(),
+        codes.long(),
+        task="classification",
+        algorithm=dd.DecoupledNewton(1.0),
+    )
     assert found["verdict"] == expected.verdict
     values = {one["name"]: one["value"] for one in found["findings"]}
     assert values == pytest.approx({one.name: one.value for one in expected.findings})

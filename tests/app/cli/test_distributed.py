@@ -105,13 +105,9 @@ def test_what_cannot_be_done_is_one_line(run, monkeypatch, tmp_path):
     train = ("train", data, "--target", "answer", "--distributed", "--out", tmp_path / "o")
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    for options, message in {
-        (): "--distributed is for processes that torchrun starts: torchrun --nproc-per-node 2",
-        ("--method", "gradient"): "--distributed needs --method newton, not gradient",
-    }.items():
-        status, _, err = run(*train, *options)
-        assert (status, err.count("\n")) == (2, 1)
-        assert f"error: {message}" in err
+    status, _, err = run(*train)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "error: --distributed is for processes that torchrun starts: torchrun --nproc-per" in err
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     for name, value in alone.items():
         monkeypatch.setenv(name, value)

@@ -143,11 +143,10 @@ def test_numbers_of_patients_are_groups_and_not_dropped(tmp_path):
 
 def test_advice_says_what_was_chosen():
     class Fitted:
-        candidates_ = ({"chosen": True, "ridge": 0.0316, "lr": None},)
-        max_iter = 500
+        candidates_ = ({"chosen": True, "ridge": 0.0316},)
 
-    found = findings.with_settings("a larger --ridge, or a smaller --max-iter", Fitted())
-    assert found == "a larger --ridge (now 0.0316), or a smaller --max-iter (now 500)"
+    found = findings.with_settings("a larger --ridge, or more rows", Fitted())
+    assert found == "a larger --ridge (now 0.0316), or more rows"
 
 
 def test_the_smallest_class_is_named(run, tmp_path):

@@ -31,7 +31,7 @@ def test_the_files_agree(run, tmp_path, shop):
     model = load_model(out)
     assert model.columns == replace(columns, positive="yes")  # the class to find, by its name
     assert (model.target, model.task) == ("answer", "classification")
-    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 6, "random_state": 0}
+    options = {"features": "linear", "ridge": 1.0, "random_state": 0}
     fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])
     np.testing.assert_array_equal(model.predict(frame), fitted.predict(columns.apply(frame)))
     assert model.estimator.estimated_test_error_ == fitted.estimated_test_error_
@@ -103,7 +103,7 @@ def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
     made = []
     for seed in range(3):
         y = np.random.default_rng(seed).normal(size=40)
-        options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 2}
+        options = {"features": "linear", "ridge": 1.0}
         model = dd.DecoupledRegressor(**options).fit(X, y)
         made.append((model, replace(classification(), title=f"seed {seed}")))
     out = tmp_path / "out"

@@ -14,8 +14,9 @@ from tests.app.cli.conftest import table
 
 @pytest.fixture
 def model(run, tmp_path):
-    def train(*options):
-        table(120)[["a", "b", "town", "price"]].to_csv(tmp_path / "t.csv", index=False)
+    def train(*options, copies=1):
+        frame = pd.concat([table(120)[["a", "b", "town", "price"]]] * copies)
+        frame.to_csv(tmp_path / "t.csv", index=False)
         given = ("train", tmp_path / "t.csv", "--target", "price", "--fast", *options)
         assert run(*given, "--out", tmp_path / "o")[0] == 0
         return tmp_path / "o"
@@ -52,7 +53,7 @@ def test_intervals_of_training_rows_go_with_their_predictions(run, tmp_path, mod
 
 
 def test_no_intervals_where_errors_are_not_trusted(run, tmp_path, model):
-    folder = model("--method", "gradient", "--max-iter", "20")
+    folder = model("--features", "rbf", copies=2)
     status, out, err = run("predict", folder, tmp_path / "t.csv")
     assert status == 0
     assert out.splitlines()[0] == "prediction"

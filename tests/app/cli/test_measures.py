@@ -10,7 +10,7 @@ from decoupled_descent.app.cli.train import fit
 from decoupled_descent.app.report.data import RowPredictions
 from decoupled_descent.tables.columns.rules import Columns
 
-FAST = {"method": "newton", "features": "linear", "ridge": 1.0}
+FAST = {"features": "linear", "ridge": 1.0}
 
 
 def prepared(task, share=0.4, n=90):

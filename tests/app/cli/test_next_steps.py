@@ -11,15 +11,13 @@ from tests.app.report.examples import changed, classification
 from tests.app.report.test_comparison import three
 
 
-def report(findings=(), best=1, corrected=True):
-    """A report of six steps with these findings."""
+def report(findings=()):
+    """A report of six ridges with these findings."""
     return classification(
         errors=[0.5] * 6,
         stderrs=[0.1] * 6,
-        best_step=best,
+        best_step=1,
         diagnosis=dd.evaluation.Diagnosis(findings).to_dict(),
-        settings={"max_iter": 6},
-        corrected=corrected,
     )
 
 
@@ -32,15 +30,6 @@ def test_what_to_do_next_depends_on_the_verdict(status, start):
     assert steps[0].startswith(start)
     assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
     assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
-
-
-def test_next_steps_of_gradient_descent_and_of_a_falling_error():
-    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
-    steps = next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
-    assert steps[0].startswith("Do not quote the train error.")
-    assert "falling" not in " ".join(steps)
-    steps = next_steps(report(best=5), Path("d.csv"), Path("o"))
-    assert steps[0] == "The error was still falling: try `--max-iter 12`."
 
 
 def test_what_to_look_at_comes_first():

@@ -52,7 +52,7 @@ def test_differences_are_those_of_the_rows(pair, target):
 
 def test_rows_of_a_group_count_together(pair, run, refused, tmp_path):
     frame = pd.concat([table(60).assign(who=range(60))] * 2)
-    folders = pair("price", "--group", "who", "--method", "newton", frame=frame)
+    folders = pair("price", "--group", "who", frame=frame)
     found = paired.compared(*folders)
     gaps = naive(folders[0], "price") - naive(folders[1], "price")
     sums = gaps.reshape(2, 60).sum(0) - 2 * gaps.mean()

@@ -23,7 +23,7 @@ def saved(tmp_path, frame, name="new.csv", **options):
 
 def test_a_model_trained_in_python(run, tmp_path):
     X = NEW[["a", "b"]].to_numpy()
-    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 5}
+    options = {"features": "linear", "ridge": 1.0}
     bare = dd.DecoupledClassifier(**options).fit(X, NEW["answer"])
     path = save_model(bare, tmp_path / "bare.safetensors")
     np.save(tmp_path / "new.npy", X)
@@ -55,7 +55,7 @@ def test_a_model_trained_in_python(run, tmp_path):
 def test_true_and_false(run, tmp_path):
     frame = NEW[["a", "b"]].assign(answer=np.where(NEW["answer"] == "yes", "true", "false"))
     data = saved(tmp_path, frame)
-    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--ridge", "1")
     found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
     assert set(found["predictions"]) == {"true", "false"}  # as they were written
     assert (found["actual"]["rows"], found["actual"]["remark"]) == (40, "")
@@ -64,7 +64,7 @@ def test_true_and_false(run, tmp_path):
 def test_texts_that_a_spreadsheet_would_run(run, tmp_path):
     names = {"yes": "=HYPERLINK(1)", "no": "-"}
     data = saved(tmp_path, NEW[["a", "b"]].assign(answer=NEW["answer"].map(names)))
-    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--ridge", "1")
     status, text, err = run("predict", tmp_path / "o", data)
     assert status == 0
     shown = pd.read_csv(io.StringIO(text))["prediction"]
@@ -94,7 +94,7 @@ def test_names_of_columns_are_no_formulas_either(run, tmp_path):
     """An identifier is carried into the predictions with its name."""
     frame = NEW[["a", "b", "answer"]].assign(**{"=cmd()": [f"\uff1d{k}" for k in range(len(NEW))]})
     data = saved(tmp_path, frame)
-    options = ("--target", "answer", "--id", "=cmd()", "--out", tmp_path / "o", "--max-iter", "3")
+    options = ("--target", "answer", "--id", "=cmd()", "--out", tmp_path / "o", "--ridge", "1")
     assert run("train", data, *options)[0] == 0
     status, text, err = run("predict", tmp_path / "o", data)
     assert status == 0

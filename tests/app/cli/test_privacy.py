@@ -93,7 +93,7 @@ def test_predictions_and_intervals_of_a_model_without_rows(run, refused, tmp_pat
     assert "--no-rows" in refused("compare", tmp_path / "o", tmp_path / "o")
 
 
-def test_kernels_are_refused_and_networks_are_not(run, refused, tmp_path):
+def test_kernels_are_refused_and_linear_models_are_not(run, refused, tmp_path):
     table(ROWS)[["a", "b", "answer"]].to_csv(tmp_path / "t.csv", index=False)
     given = ("train", tmp_path / "t.csv", "--target", "answer", "--no-rows", "--out")
     assert "keeps training rows" in refused(*given, tmp_path / "o", "--features", "rbf")

@@ -26,7 +26,7 @@ def test_a_file_with_both(run, tmp_path):
     assert "a linear model" not in text
     assert "Verdict" in text
     found = json.loads(run("probe", tmp_path / "clip.npz", "--json")[1])
-    model = dd.DecoupledClassifier(method="newton", features="linear").fit(X.astype(float), y)
+    model = dd.DecoupledClassifier(features="linear").fit(X.astype(float), y)
     assert found["estimated_score"] == pytest.approx(model.estimated_accuracy_)
     noise = found["estimated_score_stderr"]
     assert abs(model.score(new, truth) - found["estimated_score"]) < 3 * noise

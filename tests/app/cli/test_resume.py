@@ -65,8 +65,7 @@ def test_a_training_that_was_cut_short(run, shop, tmp_path, monkeypatch):
     assert not (out / "checkpoints").exists()
 
 
-def test_networks(run, shop, tmp_path):
-    """The folder is there while they train, and gone afterwards."""
+def test_the_folder_is_gone_afterwards(run, shop, tmp_path):
     arguments = ("train", shop, "--target", "answer", *FAST)
     assert run(*arguments, "--out", tmp_path / "a", "--resume")[0] == 0
     assert run(*arguments, "--out", tmp_path / "b")[0] == 0

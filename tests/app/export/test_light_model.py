@@ -115,14 +115,6 @@ def test_other_files_are_left_to_the_usual_loader(saved, tmp_path):
     assert load_light(edited) is None
 
 
-def test_a_network_is_left_to_the_usual_loader(tmp_path):
-    frame = table()
-    columns = Columns.learn(frame)
-    model = dd.DecoupledClassifier(method="orthogonal", max_iter=3)
-    model.fit(columns.apply(frame), labels(frame, 2))
-    assert load_light(save_model(model, tmp_path / "m.safetensors", columns, "y")) is None
-
-
 def test_predicting_a_small_table_imports_neither_torch_nor_scikit_learn(tmp_path):
     frame = table()
     columns = Columns.learn(frame)

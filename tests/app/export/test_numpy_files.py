@@ -68,11 +68,6 @@ def test_every_kernel(run, exported, tmp_path, features):
     assert found["largest_difference"] < 1e-8
 
 
-def test_what_needs_other_libraries_is_refused(refused, exported, tmp_path, trained):
-    reason = refused("export", trained / "price", "--out", tmp_path)
-    assert "--method newton" in reason
-
-
 def test_the_web_service_of_the_page_answers(exported):
     """The block of the page, in a folder of exported files; its function is called."""
     page = Path(__file__).parents[3] / "docs" / "tables.md"

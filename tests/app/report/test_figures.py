@@ -54,7 +54,7 @@ def test_curve_and_band_are_drawn_to_scale():
 def test_tiny_errors_have_a_unit():
     error = np.linspace(3e-5, 1e-5, 30)
     source = render_report(classification(errors=error, stderrs=error / 20))
-    assert "train error (log loss), in units of 10⁻⁵" in source
+    assert "estimated error (log loss), in units of 10⁻⁵" in source
     svg, _, vertical = drawing(source, -1)
     value = ruler(vertical)
     _, y = points(svg, "line")

@@ -74,7 +74,6 @@ def test_all_text_is_escaped(classes):
     shown += [
         "a note",
         "a step",
-        "steps exhausted",
         "heavy tails",
         "Some columns have values far out.",
     ]
@@ -94,18 +93,6 @@ def test_headline_shows_estimates_and_intervals():
     commonest = Counter(data.rows.labels).most_common(1)[0]
     assert f"“{commonest[0]}” would be right in {commonest[1] / 6:.1f} %" in text
     assert "not checked" in text
-
-
-def test_uncorrected_errors_are_not_said_to_estimate_anything():
-    for data in (classification(), regression()):
-        claims = "estimates the error on new rows", "predicted as if it were new", "on new rows ("
-        honest = Page(render_report(data)).text
-        assert all(claim in honest for claim in claims)
-        text = Page(render_report(changed(data, corrected=False))).text
-        assert not any(claim in text for claim in (*claims, "expected on new rows"))
-        assert "These numbers do not estimate the error on new rows" in text
-        assert "the line is the error on the training rows, not on new ones" in text
-        assert "more steps may improve the model" not in text
 
 
 def test_verdict_is_words_not_colour_alone():
@@ -134,7 +121,6 @@ def test_a_hundred_thousand_rows_are_thinned_and_said_so():
     assert source.count("h0") == 2 * MOST_POINTS
     text = Page(source).text
     assert "2,000 of the 100,000 rows, picked at random" in text
-    assert "about 1,000 of the 50,000 steps" in text
     assert "701 ✓ chosen" in text
     assert "Not listed: 799 more candidates" in text
     assert len(render_report(classification(100, rows=100_000)).encode()) < 100_000

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import decoupled_descent as dd
 from decoupled_descent.descent import GreedyDescent
@@ -173,10 +172,6 @@ def test_one_row_behind_the_standard_error():
     m = value(diagnosis, "rows behind the error")
     assert m < 2
     assert status(diagnosis, "rows behind the error") == "note"
-    # the interval pays for it: Student's quantile at 2m degrees of freedom
-    widening = find(diagnosis, "rows behind the error").widening
-    assert widening == pytest.approx(stats.t.ppf(0.975, 2 * m) / stats.norm.ppf(0.975))
-    assert diagnosis.widening >= widening > 1.4
 
 
 @pytest.mark.parametrize(
@@ -292,8 +287,13 @@ def ordered_by(key, d=20):
 
 
 def finding(rows, labels):
-    model = dd.DecoupledClassifier(lr=1.0, damping=0.95, ridge=1.0, max_iter=100).fit(rows, labels)
-    return find(model.diagnostics_, "neighbouring rows"), model.diagnostics_.verdict
+    scaled = (rows - rows.mean(0)) / (rows.std(0) * rows.shape[1] ** 0.5)
+    X, y = torch.from_numpy(scaled).float(), torch.from_numpy(labels).float()
+    head = dd.heads.Deep((8,), "tanh", 1, bias=True, seed=0)
+    algorithm = dd.OrthogonalDecoupledDescent(1.0, 0.95, 1.0, reduction="mean")
+    run = dd.fit(X, y, dd.Objective(head, "logistic"), algorithm, 100, progress=False)
+    diagnosis = diagnose(X, y, run)
+    return find(diagnosis, "neighbouring rows"), diagnosis.verdict
 
 
 @pytest.mark.parametrize("make", [patients, lambda: patients(200, 2), overlapping])

@@ -70,7 +70,7 @@ def test_text_and_json():
     diagnosis = diagnose(X, y, trained(X, y, GD))
     order = [STATUSES.index(f.status) for f in diagnosis.findings]
     assert order == sorted(order, reverse=True)
-    assert set(order) == set(range(4))
+    assert set(order) >= {0, 2, 3}
     text = str(diagnosis)
     assert text.splitlines()[0] == diagnosis.summary
     assert all(f.name in text for f in diagnosis.findings)

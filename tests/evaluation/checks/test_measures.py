@@ -14,6 +14,7 @@ import decoupled_descent as dd
 from decoupled_descent.descent.noise import RowNorms
 from decoupled_descent.evaluation.checks import measures
 from decoupled_descent.evaluation.checks.diagnosis import diagnose
+from decoupled_descent.evaluation.checks.of_evaluations import rows_behind
 from tests.evaluation.checks.problems import ODD, clean, names, objective, status, trained, value
 from tests.oracles.newton import refits, squared
 from tests.problems import normal
@@ -129,9 +130,8 @@ def test_kurtosis_and_effective_rows_against_scipy():
     h, groups = normal(200, 3) ** 3, torch.zeros(200, dtype=torch.long)
     expected = stats.kurtosis(h.numpy(), axis=0).mean()
     assert measures.excess_kurtosis(h, groups) == pytest.approx(expected)
-    losses = h[:, 0].square()
-    rows = 200 / (stats.kurtosis(losses.numpy()) + 3)
-    assert measures.rows_behind(losses) == pytest.approx(rows)
+    losses = h[:, 0].square().numpy()
+    assert rows_behind(losses) == pytest.approx(200 / (stats.kurtosis(losses) + 3))
 
 
 def test_kind_of_labels():

@@ -30,15 +30,13 @@ def test_estimators_caution_against_a_column_that_leaks_the_classes(classes):
     assert find(clean.diagnostics_, LEAK).status == "ok"
 
 
-@pytest.mark.parametrize("method", ["newton", "orthogonal"])
-def test_estimators_caution_against_a_column_that_leaks_numbers(method):
+def test_estimators_caution_against_a_column_that_leaks_numbers():
     rng = np.random.default_rng(4)
     X = rng.normal(size=(120, 3))
     y = X[:, 0] + rng.normal(size=120)
     leaking = np.column_stack([X, np.exp(y)])
-    options = {"features": "linear"} if method == "newton" else {"hidden": 2, "max_iter": 20}
     for rows, status in ((leaking, "caution"), (X, "ok")):
-        model = dd.DecoupledRegressor(method=method, **options).fit(rows, y)
+        model = dd.DecoupledRegressor(features="linear").fit(rows, y)
         assert find(model.diagnostics_, LEAK).status == status
 
 

@@ -1,20 +1,11 @@
 """Gaussian rows with a teacher, and settings that cost little."""
 
 import numpy as np
-import torch
-from torch import nn
 
-import decoupled_descent as dd
 from tests.real_data import real_data
 
-#: No contest and few steps.
-CHEAP = {"method": "orthogonal", "lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
-#: What must stay at "auto" because a method has no use for it.
-UNUSED = {
-    "orthogonal": {},
-    "decoupled": {"ridge": "auto"},
-    "gradient": {"damping": "auto", "ridge": "auto"},
-}
+#: No search.
+CHEAP = {"features": "linear", "ridge": 1.0}
 
 
 def features(n, d, seed):
@@ -56,37 +47,3 @@ def table(name):
     path = f"tables/{name}.npz"
     with np.load(real_data(path) / path) as content:
         return content["X"].astype(float), content["y"]
-
-
-def own_head(seed=0, outputs=1):
-    """A head as a user would write it, always the same."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
-
-
-def scaled(X):
-    """What the estimators train on, written down a second time."""
-    d = X.shape[1]
-    return torch.tensor(
-        np.clip((X - X.mean(0)) / X.std(0), -5, 5) / np.sqrt(d), dtype=torch.float32
-    )
-
-
-def by_hand(model, X, targets, loss, head):
-    """A sweep over the candidates of a fitted estimator, from the start it says it has drawn."""
-    seed = int(np.random.RandomState(model.random_state).randint(2**31 - 1))
-    algorithms = [
-        dd.OrthogonalDecoupledDescent(
-            found["lr"],
-            found["damping"],
-            found["ridge"],
-            reduction="mean",
-        )
-        for found in model.candidates_
-    ]
-    stop = [dd.EarlyStopping(patience=30)] if model.early_stopping else []
-    objective = dd.Objective(head(seed), loss)
-    return dd.sweep(
-        scaled(X), targets, objective, algorithms, model.max_iter, seed=seed, callbacks=stop
-    )

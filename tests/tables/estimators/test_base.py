@@ -1,4 +1,4 @@
-"""What both estimators share: options, the choice of the method, rows of weight zero, tags."""
+"""What both estimators share: options, rows of weight zero, tags."""
 
 import inspect
 import pickle
@@ -9,7 +9,6 @@ from sklearn.base import clone
 
 import decoupled_descent as dd
 from decoupled_descent.tables.estimators.inputs import check_level
-from decoupled_descent.tables.estimators.options import DESCENT
 from tests.tables.estimators.problems import binary, real
 
 Classifier, Regressor = dd.DecoupledClassifier, dd.DecoupledRegressor
@@ -20,42 +19,20 @@ BOTH = pytest.mark.parametrize("kind", [Classifier, Regressor])
 def test_options_are_the_constructors_and_nothing_else(kind):
     signature = inspect.signature(kind.__init__).parameters
     names = [name for name in signature if name != "self"]
-    model = kind(3, "relu", ridge=2.0)
+    model = kind(ridge=2.0)
     assert sorted(vars(model)) == sorted(names) == sorted(model.get_params())
-    assert (model.hidden, model.activation, model.ridge) == (3, "relu", 2.0)
+    assert model.ridge == 2.0
     assert ("class_weight" in names) == (kind is Classifier)
     with pytest.raises(TypeError):
-        kind(3, "relu", None)  # all else by name
-    assert set(DESCENT) < set(names)
-    assert not kind()._changed(*DESCENT)
-    assert kind(hidden=4, early_stopping=1)._changed(*DESCENT) == ["hidden", "early_stopping"]
+        kind("linear")  # all by name
     assert clone(model).get_params() == model.get_params()
     assert repr(kind(ridge=2.0)) == f"{kind.__name__}(ridge=2.0)"
 
 
-@pytest.mark.parametrize(
-    ("options", "method"),
-    [
-        ({}, "newton"),
-        ({"ridge": 1.0, "features": "linear", "stack": False, "random_state": 5}, "newton"),
-        ({"hidden": 4}, "orthogonal"),
-        ({"max_iter": 10}, "orthogonal"),
-        ({"max_iter": 10, "class_weight": "balanced"}, "newton"),
-        ({"method": "gradient"}, "gradient"),
-    ],
-    ids=str,
-)
-def test_the_method_follows_the_options(options, method):
-    assert Classifier(**options)._chosen_method() == method
-
-
-def test_tags_say_what_each_method_takes():
+def test_tags_say_what_is_taken():
     for kind, several in ((Classifier, False), (Regressor, True)):
-        newton, network = kind().__sklearn_tags__(), kind(hidden=3).__sklearn_tags__()
-        assert newton.input_tags.sparse
-        assert newton.target_tags.multi_output is several
-        assert network.input_tags.sparse
-        assert not network.target_tags.multi_output
+        assert kind().__sklearn_tags__().input_tags.sparse
+        assert kind().__sklearn_tags__().target_tags.multi_output is several
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, "high", None, float("nan")])
@@ -64,15 +41,13 @@ def test_levels_that_make_no_sense(level):
         check_level(level)
 
 
-@pytest.mark.parametrize("method", ["newton", "orthogonal"])
 @BOTH
-def test_a_fitted_estimator_keeps_little(kind, method):
+def test_a_fitted_estimator_keeps_little(kind):
     """A row more adds its prediction and what intervals need, to a linear model of 6 columns."""
-    options = {"ridge": 1.0} | ({"features": "linear"} if method == "newton" else {"max_iter": 5})
     sizes = []
     for n in (400, 800):
         X, y = binary(n) if kind is Classifier else real(n)
-        sizes.append(len(pickle.dumps(kind(method=method, **options).fit(X, y))))
+        sizes.append(len(pickle.dumps(kind(features="linear", ridge=1.0).fit(X, y))))
     assert (sizes[1] - sizes[0]) / 400 < 12 * 8
 
 

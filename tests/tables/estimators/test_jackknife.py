@@ -121,12 +121,3 @@ def test_of_many_rows_some_are_left_out(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         loaded.predict_interval(FRESH, 0.7), grouped.predict_interval(FRESH, 0.7)
     )
-
-
-def test_networks_have_intervals_of_one_width():
-    X, y = real(100)
-    model = dd.DecoupledRegressor(hidden=3, max_iter=20).fit(X, y)
-    ends = model.predict_interval(FRESH, 0.9)
-    widths = np.sort(np.abs(y - model.corrected_prediction_))
-    np.testing.assert_allclose((ends[:, 1] - ends[:, 0]) / 2, widths[90], rtol=1e-4)
-    np.testing.assert_allclose(ends.mean(1), model.predict(FRESH))

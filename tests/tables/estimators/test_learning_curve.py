@@ -171,6 +171,3 @@ def test_curves_that_are_refused():
         model.learning_curve(X, y + 1)
     with pytest.raises(ValueError, match="repeats=0"):
         model.learning_curve(X, y, repeats=0)
-    network = dd.DecoupledClassifier(hidden=2, max_iter=5).fit(X, y)
-    with pytest.raises(ValueError, match="learning_curve needs method='newton'"):
-        network.learning_curve(X, y)

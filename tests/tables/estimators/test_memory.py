@@ -27,7 +27,7 @@ algorithms = {
     "dd": dd.DecoupledDescent(0.01),
     "odd": dd.OrthogonalDecoupledDescent(0.01),
 }
-model = dd.DecoupledClassifier(method="newton", features="linear", ridge=1.0)
+model = dd.DecoupledClassifier(features="linear", ridge=1.0)
 model.fit(X[:300].numpy(), y[:300].numpy())
 model.predict_proba(X[:5].numpy())
 warm = X[:400, :300].contiguous() * (d / 300) ** 0.5  # libraries take their memory once
@@ -45,7 +45,6 @@ with open("/proc/self/clear_refs", "w") as file:
 before = resident("VmRSS")
 options = {
     "newton": {"features": "linear", "ridge": 1.0},
-    "network": {"method": "orthogonal", "max_iter": 20, "lr": 0.1, "damping": 1.0, "ridge": 1.0},
     "maps": {"features": ["matern(1)", "matern(2)/ranks", "linear"], "ridge": 1.0},
     "search": {},
 }
@@ -63,7 +62,7 @@ LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="n
 #: float64, which are 12 d/n of X.
 LIMITS = {
     **{"gd": 0.1, "dd": 0.1, "odd": 0.2 + 12 / 20, "predict_proba": 0.5},
-    **{"newton": 3.0, "network": 3.0, "maps": 3.0, "search": 3.0},
+    **{"newton": 3.0, "maps": 3.0, "search": 3.0},
 }
 
 

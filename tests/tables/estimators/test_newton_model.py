@@ -223,22 +223,14 @@ REFUSALS = [
     ({}, {"sample_weight": [float("nan")] + [1.0] * 59}, "sample_weight"),
     ({}, {"sample_weight": [0.0] * 60}, "sample_weight is zero for every row"),
     ({}, {"sample_weight": [1.0]}, r"sample_weight has shape \(1,\)"),
-    ({"method": "newton", "hidden": 5}, {}, "hidden=5 has no effect with method='newton'"),
-    ({"method": "newton", "activation": "relu"}, {}, "activation='relu' has no effect"),
-    ({"method": "newton", "lr": 0.1}, {}, "lr=0.1 has no effect"),
     ({"ridge": -1.0}, {}, "ridge=-1.0"),
     ({"features": "splines"}, {}, "features='splines' must be"),
     ({"time_limit": 0}, {}, "time_limit=0 must be a positive number of seconds, or None"),
     ({"time_limit": float("nan")}, {}, "time_limit=nan must be a positive number"),
     ({"time_limit": "5"}, {}, "time_limit='5' must be a positive number"),
-    ({"time_limit": 5, "method": "orthogonal"}, {}, "time_limit=5 has no effect with method="),
     ({"features": FunctionTransformer(not_numbers)}, {}, "NaN or infinite"),
     ({"features": indefinite}, {}, "kernel indefinite is not positive semi-definite"),
     ({"features": lopsided}, {}, "kernel lopsided is not symmetric"),
-    ({"method": "orthogonal"}, {"groups": list(range(60))}, "groups needs method='newton'"),
-    ({"method": "orthogonal", "features": "rbf"}, {}, "features='rbf' has no effect with method="),
-    ({"hidden": 3, "features": ["linear"]}, {}, "has no effect with method='orthogonal'"),
-    ({"method": "orthogonal"}, {"sample_weight": [1.0] * 60}, "sample_weight needs method"),
 ]
 
 
@@ -273,10 +265,3 @@ def test_a_limit_that_is_not_reached_changes_nothing():
     np.testing.assert_array_equal(plain.predict_proba(X), limited.predict_proba(X))
     assert plain.candidates_ == limited.candidates_
     assert plain.estimated_test_error_interval_ == limited.estimated_test_error_interval_
-
-
-def test_the_method_follows_the_options():
-    X, y = problems.binary(60)
-    assert Classifier(features="linear", ridge=1.0).fit(X, y).method_ == "newton"
-    network = Classifier(hidden=2, lr=1.0, damping=0.95, ridge=1.0, max_iter=5).fit(X, y)
-    assert network.method_ == "orthogonal"

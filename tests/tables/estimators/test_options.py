@@ -1,34 +1,27 @@
-"""Options, and the method that they imply."""
+"""Options that both estimators check before they look at the rows."""
 
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.tables.estimators.options import AT_MINIMUM, BY_DESCENT, DESCENT, Options
-from decoupled_descent.training.sweeps.methods import METHODS
-
-
-def test_both_methods_of_auto_exist_and_differ():
-    assert METHODS[AT_MINIMUM].minimises
-    assert not METHODS[BY_DESCENT].minimises
+from tests.tables.estimators.problems import real
 
 
 @pytest.mark.parametrize(
-    ("given", "method"),
+    ("options", "message"),
     [
-        ({}, AT_MINIMUM),
-        ({"hidden": 3}, BY_DESCENT),
-        ({"lr": 0.1}, BY_DESCENT),
-        ({"ridge": 1.0}, AT_MINIMUM),
+        ({"ridge": "strong"}, "ridge='strong' must be a number or 'auto'"),
+        ({"ridge": True}, "ridge=True must be a number or 'auto'"),
+        ({"ridge": None}, "ridge=None must be a number or 'auto'"),
+        ({"time_limit": -1}, "time_limit=-1 must be"),
     ],
 )
-def test_options_of_steps_mean_a_descent(given, method):
-    assert dd.DecoupledRegressor(**given)._chosen_method() == method
+def test_wrong_options_are_one_clear_line(options, message):
+    with pytest.raises(ValueError, match=message):
+        dd.DecoupledRegressor(**options).fit(*real(30))
 
 
-def test_class_weights_mean_the_minimum():
-    assert dd.DecoupledClassifier(class_weight="balanced", lr=0.1)._chosen_method() == AT_MINIMUM
-
-
-def test_a_value_of_another_type_is_a_change():
-    assert Options(early_stopping=1)._changed(*DESCENT) == ["early_stopping"]
-    assert Options()._changed(*DESCENT) == []
+def test_the_same_seed_is_drawn_for_the_same_state():
+    assert (
+        dd.DecoupledRegressor(random_state=3)._seed()
+        == dd.DecoupledRegressor(random_state=3)._seed()
+    )

@@ -109,8 +109,6 @@ def test_options(regressor):
     X, y = steps(30)
     with pytest.raises(ValueError, match="members="):
         dd.DecoupledRegressor(members="oak").fit(X, y)
-    with pytest.raises(ValueError, match=r"members=\[\] has no effect"):
-        dd.DecoupledRegressor(method="orthogonal", members=[]).fit(X, y)
 
 
 def test_selected_columns(tmp_path):

@@ -35,14 +35,13 @@ def test_what_is_rebuilt_is_what_was_there(name):
     model = fitted(name)
     tensors, description = apart(model)
     again = type(model)()
-    assert not rebuild_estimator(again, description, tensors)
+    rebuild_estimator(again, description, tensors)
     assert again.get_params() == model.get_params()
     score = SCORES[model._task]
     for attribute in ("estimated_test_error_", "estimated_test_error_stderr_", score):
         assert getattr(again, attribute) == getattr(model, attribute)
     assert again.diagnostics_ == model.diagnostics_
     assert again.candidates_ == model.candidates_
-    assert again.method_ == "newton"
     if model._task == "classification":
         assert again.calibration_ == model.calibration_
         assert again.classes_.tolist() == model.classes_.tolist()
@@ -65,7 +64,6 @@ def changed(content, *keys, value):
         ("binary", ("calibration", "error"), "low"),
         ("binary", ("calibration", "count"), None),
         ("binary", ("columns_in",), 0),
-        ("binary", ("method",), "magic"),
         ("several_targets", ("scale",), [[0.0, 1.0], [1.0, 1.0, 1.0]]),
         ("several_targets", ("scale",), [[0.0, 0.0, 0.0], [1.0, -1.0, 1.0]]),
         ("several_targets", ("scale",), [0.0, 1.0]),

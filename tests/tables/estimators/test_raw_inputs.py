@@ -173,11 +173,6 @@ def test_gaps_are_filled_by_loaded_models_too(tmp_path):
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
 
 
-def test_networks_take_tables_too():
-    model = dd.DecoupledClassifier(method="orthogonal", max_iter=5).fit(FRAME, Y)
-    assert model.predict(FRAME).shape == (N,)
-
-
 def test_times_of_the_rows():
     columns = Columns.learn(FRAME.assign(date_of_birth=FRAME["seen"], year=2000 + FRAME.index % 7))
     assert time_columns(columns) == {

@@ -5,31 +5,20 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
 import decoupled_descent as dd
-from tests.tables.estimators.problems import (
-    CHEAP,
-    UNUSED,
-    by_hand,
-    features,
-    own_head,
-    real,
-    scaled,
-    several_targets,
-)
+from tests.tables.estimators.problems import CHEAP, features, real, several_targets
 
 X, Y = real()
 FRESH = features(40, 6, seed=99)
 
 
 def cheap(**options):
-    return dd.DecoupledRegressor(**(CHEAP | {"lr": 0.25} | options))
+    return dd.DecoupledRegressor(**(CHEAP | options))
 
 
 def chosen(model):
@@ -40,17 +29,12 @@ def chosen(model):
 @pytest.mark.parametrize("data", [(X, Y), real(500)], ids=["few", "many"])
 def test_the_estimate_is_what_corrected_predictions_give(data):
     X, y = data
-    model = dd.DecoupledRegressor(method="orthogonal", max_iter=25).fit(X, y)
-    squares = (model.corrected_prediction_ - y) ** 2
+    model = dd.DecoupledRegressor(features="linear").fit(X, y)
     result = chosen(model)
-    assert result["error"] == pytest.approx(
-        mean_squared_error(y, model.corrected_prediction_), 1e-5
-    )
     assert result["error"] == model.train_error_curve_.min()
-    assert result["step"] == model.best_iter_ == model.train_error_curve_.argmin()
-    assert result["stderr"] == pytest.approx(squares.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
-    assert model.estimated_test_error_ >= result["error"] * (1 - 1e-6)
-    assert model.estimated_test_error_stderr_ >= result["stderr"] * (1 - 1e-6)
+    assert model.estimated_test_error_ == pytest.approx(
+        mean_squared_error(y, model.corrected_prediction_), rel=0.02
+    )
     assert model.estimated_r2_ == pytest.approx(1 - model.estimated_test_error_ / y.var())
     ratio = model.estimated_r2_stderr_ / model.estimated_test_error_stderr_
     assert ratio == pytest.approx(1 / y.var())
@@ -62,47 +46,15 @@ def test_alone_the_estimate_is_the_score_of_corrected_predictions():
     assert model.estimated_r2_ < model.score(X, Y)
 
 
-def test_gradient_descents_corrected_predictions_are_its_predictions():
-    model = cheap(method="gradient", **UNUSED["gradient"]).fit(X, Y)
-    np.testing.assert_allclose(model.corrected_prediction_, model.predict(X), rtol=1e-5)
-    assert model.diagnostics_.verdict == "do not trust"
-
-
-def test_training_is_a_sweep_by_hand():
-    model = dd.DecoupledRegressor(method="orthogonal", max_iter=40, random_state=5).fit(X, Y)
-    targets = torch.tensor((Y - Y.mean()) / Y.std(), dtype=torch.float32)
-    sweep = by_hand(
-        model, X, targets, "squared", lambda s: dd.heads.Deep((8,), "tanh", 1, bias=True, seed=s)
-    )
-    best, unit = sweep.best, 2 * Y.var()
-    assert [c["chosen"] for c in model.candidates_].index(True) == sweep.best_index
-    np.testing.assert_allclose(model.train_error_curve_, unit * best.train_error, rtol=1e-12)
-    np.testing.assert_array_equal(model.theta_, best.best_theta.double())
-    assert model.estimated_test_error_ == pytest.approx(unit * sweep.corrected_error.error)
-    outputs = best.predict(scaled(X), best=True).double()
-    expected = Y.mean() + Y.std() * outputs.reshape(-1).numpy()
-    np.testing.assert_allclose(model.predict(X), expected, atol=1e-4)
-
-
-@pytest.mark.slow
 def test_the_estimate_is_honest():
     """Means of z over 12 draws, whose spread of at most 1.3 leaves them 3 · 1.3/√12 = 1.13."""
-    means = {}
-    for method in ("orthogonal", "gradient"):
-        result = []
-        for seed in range(12):
-            X, y = real(20_300, d=60, seed=seed)
-            options = {"method": method, "max_iter": 150, "random_state": seed}
-            options |= {} if method == "orthogonal" else {"lr": 1.0}
-            model = cheap(**options | UNUSED[method]).fit(X[:300], y[:300])
-            error = mean_squared_error(y[300:], model.predict(X[300:]))
-            result.append(
-                (model.estimated_test_error_ - error) / model.estimated_test_error_stderr_
-            )
-        means[method] = np.mean(result)
-    bound = 3 * 1.3 / math.sqrt(12)
-    assert abs(means["orthogonal"]) < bound
-    assert means["gradient"] < -3 * bound
+    seen = []
+    for seed in range(12):
+        X, y = real(20_300, d=60, seed=seed)
+        model = cheap(random_state=seed).fit(X[:300], y[:300])
+        error = mean_squared_error(y[300:], model.predict(X[300:]))
+        seen.append((model.estimated_test_error_ - error) / model.estimated_test_error_stderr_)
+    assert abs(np.mean(seen)) < 3 * 1.3 / math.sqrt(12)
 
 
 def test_units_of_the_target():
@@ -119,12 +71,7 @@ def test_units_of_the_target():
 
 
 def test_mirrored_targets_are_predicted_in_mirror_image():
-    """A head that starts from minus the outputs sees the mirror image of the same problem."""
-    head, mirrored = own_head(), own_head()
-    with torch.no_grad():
-        for parameter in mirrored[2].parameters():
-            parameter.neg_()
-    one, other = cheap(head=head).fit(X, Y), cheap(head=mirrored).fit(X, -Y)
+    one, other = cheap().fit(X, Y), cheap().fit(X, -Y)
     np.testing.assert_allclose(one.predict(FRESH), -other.predict(FRESH), atol=1e-4)
     assert one.estimated_test_error_ == pytest.approx(other.estimated_test_error_, rel=1e-5)
 
@@ -137,23 +84,6 @@ def test_the_scale_and_origin_of_columns_do_not_matter():
     assert one.estimated_test_error_ == pytest.approx(other.estimated_test_error_, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", ["orthogonal", "decoupled", "gradient"])
-def test_methods(method):
-    model = dd.DecoupledRegressor(method=method, max_iter=40).fit(X, Y)
-    assert model.score(X, Y) > 0.2
-    assert len(model.candidates_) == {"orthogonal": 6, "decoupled": 3, "gradient": 1}[method]
-    assert model.candidates_[0]["lr"] == pytest.approx(0.25)
-
-
-def test_own_head():
-    head = nn.Sequential(nn.Linear(3, 2), nn.SiLU(), nn.Linear(2, 1), nn.Flatten(0))
-    model = cheap(head=head).fit(X, Y)
-    assert model.theta_.shape == (3, 6)
-    assert model.predict(FRESH).shape == (40,)
-    with pytest.raises(ValueError, match=r"the head has 2 output\(s\) but y has 1 column"):
-        cheap(head=nn.Linear(3, 2)).fit(X, Y)
-
-
 @pytest.mark.parametrize("kind", [list, np.float32, np.round, pd.Series])
 def test_targets_of_any_kind(kind):
     target = kind(Y)
@@ -163,24 +93,8 @@ def test_targets_of_any_kind(kind):
     assert model.predict(FRESH).dtype == np.float64
 
 
-def test_a_warm_start_goes_on():
-    options = {"early_stopping": False, "max_iter": 12}
-    model = cheap(**options, warm_start=True).fit(X, Y)
-    model.fit(X, Y)
-    complete = cheap(**options | {"max_iter": 23}).fit(X, Y)
-    np.testing.assert_array_equal(model.train_error_curve_, complete.train_error_curve_)
-    np.testing.assert_array_equal(model.theta_, complete.theta_)
-
-
-def test_a_warm_start_on_other_targets_starts_anew():
-    model = cheap(warm_start=True).fit(X, Y)
-    with pytest.warns(UserWarning, match="starts again"):
-        model.fit(X, Y**3)
-    np.testing.assert_array_equal(model.theta_, cheap().fit(X, Y**3).theta_)
-
-
 def test_pipelines_grids_and_cross_validation():
-    pipeline = make_pipeline(StandardScaler(), cheap(max_iter=60))
+    pipeline = make_pipeline(StandardScaler(), cheap())
     assert cross_val_score(pipeline, X, Y, cv=3).min() > 0.2
     grid = {"decoupledregressor__ridge": [1.0, 10.0]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, Y)
@@ -196,7 +110,7 @@ def test_plot_training():
 
 @pytest.mark.parametrize("n", range(2, 7))
 def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
-    model = dd.DecoupledRegressor(method="orthogonal", max_iter=20).fit(X[:n], Y[:n])
+    model = dd.DecoupledRegressor(features="linear").fit(X[:n], Y[:n])
     assert math.isfinite(model.estimated_test_error_)
     assert math.isfinite(model.estimated_r2_)
     assert np.isfinite(model.predict(FRESH)).all()
@@ -204,7 +118,7 @@ def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
 
 
 def test_a_constant_target_is_predicted_in_its_units():
-    model = cheap(max_iter=200).fit(X, np.full(120, 5.0))
+    model = cheap().fit(X, np.full(120, 5.0))
     np.testing.assert_allclose(model.predict(FRESH), 5, atol=0.1)
     assert model.estimated_test_error_ < 0.01
 
@@ -212,15 +126,9 @@ def test_a_constant_target_is_predicted_in_its_units():
 @pytest.mark.parametrize("constant", [5.0, 0.1, -1e-7, 1e6 / 3])
 def test_nothing_of_a_constant_target_is_explained(constant):
     """The mean of 120 times 0.1 is not 0.1, and what is left is no variance."""
-    model = cheap(max_iter=200).fit(X, np.full(120, constant))
+    model = cheap().fit(X, np.full(120, constant))
     assert model.target_scale_ == 1
     assert model.estimated_r2_ == model.estimated_r2_stderr_ == 0
-
-
-def test_a_rate_that_is_too_large_is_reported():
-    with pytest.warns(dd.DivergenceWarning, match="smaller lr"):
-        model = cheap(lr=1e3, damping=1.0, activation="identity").fit(X, Y)
-    assert model.stop_reason_ == "diverged"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +136,6 @@ def test_a_rate_that_is_too_large_is_reported():
     [
         (np.where(Y > 8, np.nan, Y), r"y has 38 missing value\(s\), the first in row 1; leave"),
         (np.where(Y > 8, np.inf, Y), "y contains infinity"),
-        (np.c_[Y, Y], "y should be a 1d array"),
         (np.array(["a"] * 120), "could not convert string to float"),
         (Y[1:], "inconsistent numbers of samples"),
     ],
@@ -345,8 +252,6 @@ def test_targets_without_a_logarithm():
     y[7] = 0.0
     with pytest.raises(ValueError, match=r"value 0 \(the first such row is 7\)"):
         dd.DecoupledRegressor(log_target=True).fit(X, y)
-    with pytest.raises(ValueError, match="log_target=True needs method='newton'"):
-        dd.DecoupledRegressor(hidden=3, log_target=True).fit(X, np.abs(y) + 1)
 
 
 def test_intervals_of_training_rows_leave_the_row_out():

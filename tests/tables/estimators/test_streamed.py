@@ -136,20 +136,8 @@ def test_numbers_and_several_classes(classes, on_disk, tmp_path):
         np.testing.assert_allclose(result.predict_interval(Blocks(X)), ends, rtol=1e-5)
 
 
-def test_networks_read_their_rows_too(on_disk, tmp_path):
-    X, y = table()
-    options = {"method": "orthogonal", "lr": 0.05, "damping": 1.0, "ridge": 1.0, "max_iter": 20}
-    model, result = (dd.DecoupledClassifier(**options) for _ in range(2))
-    model.fit(X, y)
-    on_disk()
-    result.fit(mapped(X, tmp_path), y)
-    np.testing.assert_allclose(result.train_error_curve_, model.train_error_curve_, rtol=1e-4)
-    assert result.diagnostics_.verdict == model.diagnostics_.verdict
-
-
 @pytest.mark.parametrize("options", [
     {"features": "rbf", "ridge": 0.1}, {"features": ["linear", "linear/ranks"], "ridge": 0.1},
-    {"method": "orthogonal", "lr": 0.05, "damping": 1.0, "ridge": 1.0, "max_iter": 20},
 ])  # fmt: skip
 def test_sparse_rows_come_in_dense_blocks_where_they_must(options, on_disk):
     X, y = table()

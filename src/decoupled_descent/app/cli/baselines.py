@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import Contender
-from decoupled_descent.method_names import AT_MINIMUM
 
 Floats = NDArray[np.float64]
 
@@ -76,9 +75,7 @@ def fit_alone(task: str, given: dict[str, Any], features: str, log: bool) -> Any
     """
     kinds = {"classification": dd.DecoupledClassifier, "regression": dd.DecoupledRegressor}
     options: dict[str, Any] = {"log_target": True} if log else {}
-    estimator: Any = kinds[task](
-        method=AT_MINIMUM, features=features, stack=False, verbose=False, **options
-    )
+    estimator: Any = kinds[task](features=features, stack=False, verbose=False, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return estimator.fit(**given)

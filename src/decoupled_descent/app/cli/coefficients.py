@@ -24,8 +24,8 @@ def coefficients(prepared: Prepared, estimator: Any) -> LinearPart | None:
     None without any. With many classes there is no average, and a column has the largest of its
     coefficients.
     """
-    mixture = estimator.model_.mixture if estimator.model_.leaves_rows_out else None
-    if mixture is None or not mixture.members:
+    mixture = estimator.model_.mixture
+    if not mixture.members:
         return None
     single = len(mixture.members[0].theta) == 1
     linear = [one for one in mixture.members if single and _of_columns(one.features)]

@@ -55,21 +55,24 @@ def diagnose(
 
 def before_training(prepared: Prepared) -> dd.evaluation.Diagnosis:
     """Diagnose a table as the estimators see it: with centred and scaled columns."""
+    import math
+
     import numpy as np
     import torch
 
     from decoupled_descent.app.cli import findings
     from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
-    from decoupled_descent.tables.estimators.input_scaling import InputScaling
+    from decoupled_descent.tables.features.scaling import ColumnScales
 
     classes = prepared.task == "classification"
     X, y = prepared.in_memory
-    rows = torch.from_numpy(InputScaling.learn(X).apply(X)).float()
+    scaled = ColumnScales.learn(X).apply(X)
+    rows = (scaled / math.sqrt(scaled.shape[1])).float()
     if classes:
         labels = torch.from_numpy(np.unique(y, return_inverse=True)[1].reshape(-1))
     else:
         standard = (y - y.mean()) / (y.std() or 1.0)
         labels = torch.from_numpy(standard).float()
-    diagnosis = dd.diagnose(rows, labels, task=prepared.task)
+    diagnosis = dd.diagnose(rows, labels, task=prepared.task, algorithm=dd.DecoupledNewton(1.0))
     of_table = diagnose_table(findings.table_of(prepared))
     return diagnosis.with_findings(of_table).for_command_line()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from decoupled_descent.app.cli.baselines import (
@@ -21,7 +20,7 @@ from decoupled_descent.app.cli.baselines import (
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.checks import percent
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
-from decoupled_descent.evaluation.checks.measures import rows_behind
+from decoupled_descent.evaluation.checks.of_evaluations import rows_behind
 from decoupled_descent.evaluation.checks.table import Table
 
 FEW_ROWS, SMALLEST = "rows behind the error", "smallest class"
@@ -57,7 +56,7 @@ def few_rows(prepared: Prepared, estimator: Any) -> str:
 
 def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
     """Name the rows that make up most of the error, if they are few enough to look at."""
-    count = rows_behind(torch.from_numpy(losses))
+    count = rows_behind(losses)
     first = np.argsort(-losses, kind="stable")[: max(1, round(count))]
     share = float(losses[first].sum()) / max(float(losses.sum()), 1e-300)
     if count >= NAMED or share < MOSTLY or prepared.frame is None:
@@ -77,14 +76,10 @@ def smallest_class(prepared: Prepared) -> str:
 
 
 def with_settings(advice: str, estimator: Any) -> str:
-    """Add the chosen values to the options that an advice names."""
+    """Add the chosen ridge to an advice that names the option."""
     chosen: dict[str, Any] = next((one for one in estimator.candidates_ if one["chosen"]), {})
-    values = {name: chosen.get(name) for name in ("ridge", "lr", "damping")}
-    values["max-iter"] = getattr(estimator, "max_iter", None)
-    for name, value in values.items():
-        if isinstance(value, int | float):
-            advice = re.sub(rf"--{name}\b", f"--{name} (now {value:.3g})", advice)
-    return advice
+    ridge = chosen.get("ridge")
+    return advice if ridge is None else re.sub(r"--ridge\b", f"--ridge (now {ridge:.3g})", advice)
 
 
 def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
@@ -94,7 +89,7 @@ def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
     by row, or group by group, with Wilcoxon's signed-rank test: a few large errors do not decide.
     """
     X, y = prepared.in_memory
-    if is_log(estimator) or not estimator.model_.leaves_rows_out or not (y > 0).all():
+    if is_log(estimator) or not (y > 0).all():
         return False
     from scipy.stats import wilcoxon  # slow to import, and seldom needed
 

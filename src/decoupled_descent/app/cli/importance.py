@@ -53,7 +53,7 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
     predictions the most are shuffled. The list is empty if :func:`why_not` has a reason.
     """
     columns = prepared.columns.columns
-    if len(columns) < 2 or why_not(prepared, estimator):
+    if len(columns) < 2 or why_not(prepared):
         return []
     spans = spans_of(prepared)
     rng = np.random.default_rng(0)
@@ -70,10 +70,8 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
     return sorted(rises, key=lambda one: -one[1])
 
 
-def why_not(prepared: Prepared, estimator: Any) -> str:
+def why_not(prepared: Prepared) -> str:
     """Why importances are not computed; an empty text if they are."""
-    if not estimator.model_.leaves_rows_out:
-        return "This is computed with --method newton only."
     if prepared.sample is not None or prepared.rows is not None:
         return "This was not computed, because it needs all rows in memory."
     if len(prepared.columns.columns) > MOST_SCREENED:

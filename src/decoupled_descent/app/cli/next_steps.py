@@ -26,14 +26,10 @@ def next_steps(report: ReportData, data: Path, out: Path, time: str | None = Non
         + _after_comparison(report)
         + _after_verdict(report, f"{predict} those-rows{suffix}")
     )
-    training, forecast = report.training, report.analyses.more_rows
-    falling = report.estimate.corrected and training.best_step == len(training.errors) - 1
-    if falling and training.stop_reason.startswith("steps"):
-        more = 2 * training.settings["max_iter"]
-        steps.append(f"The error was still falling: try `--max-iter {more}`.")
+    forecast = report.analyses.more_rows
     if isinstance(forecast, ErrorsByRows) and report.is_trusted:
         steps.append(sentence(forecast))
-    if time is not None and report.training.leaves_rows_out:
+    if time is not None:
         steps.append(
             f"Will it predict rows that are later than those of the table? Then train with "
             f"`--time {shlex.quote(time)}`: the estimate is then for rows after the last one."
@@ -75,8 +71,7 @@ def _after_comparison(report: ReportData) -> list[str]:
         )
     comparable = not report.training.interrupted and report.is_trusted
     if words.get("Better than a linear model?") == "no" and comparable:
-        option = "--features linear" if report.training.leaves_rows_out else "--method newton"
-        steps.append(f"A linear model is better: train again with `{option}`.")
+        steps.append("A linear model is better: train again with `--features linear`.")
     return steps
 
 
@@ -87,9 +82,8 @@ def _after_verdict(report: ReportData, check: str) -> list[str]:
     first = f"{worst['name']}: {worst['advice']}" if worst else ""
     advice = f"{first[:1].upper()}{first[1:]}."
     if diagnosis["verdict"] == "do not trust":
-        subject = "the estimate" if report.estimate.corrected else "the train error"
         return [
-            f"Do not quote {subject}. {advice}",
+            f"Do not quote the estimate. {advice}",
             "If that is not possible, take some rows out of the table (all rows of some patients "
             "or days, if several rows belong together), train again, and compare: "
             f"`{check}` reports the actual error.",

@@ -32,10 +32,8 @@ LOST = (
 )
 
 
-def linear_only(arguments: dict[str, Any], minimises: bool) -> dict[str, Any]:
+def linear_only(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments of an estimator that keeps no rows, or ``ValueError`` for features that do."""
-    if not minimises:  # networks keep no rows
-        return arguments
     if arguments["features"] not in ("auto", FEATURES):
         raise ValueError(
             f"--features {arguments['features']!r:.40} keeps training rows in the model; leave it "

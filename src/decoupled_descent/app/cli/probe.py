@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from decoupled_descent.app.cli.options import Json, Task, argument, must_exist, option
-from decoupled_descent.method_names import AT_MINIMUM
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Prepared
@@ -46,7 +45,7 @@ def probe(
     from decoupled_descent.app.cli.baselines import contenders
     from decoupled_descent.app.cli.train import fit
 
-    estimator, warned = fit(prepared, {"method": AT_MINIMUM, "features": "linear"})
+    estimator, warned = fit(prepared, {"features": "linear"})
     prepared = prepared._replace(notes=[*prepared.notes, *warned])
     show = _print_json if as_json else _show
     show(embeddings, prepared, estimator, contenders(prepared, estimator))

@@ -25,7 +25,7 @@ def reasons(prepared: Prepared, estimator: Any, rows: Sequence[int]) -> dict[int
     by the models that were fitted without it.
     """
     columns = prepared.columns.columns
-    if not rows or len(columns) > MOST_COLUMNS or why_not(prepared, estimator):
+    if not rows or len(columns) > MOST_COLUMNS or why_not(prepared):
         return {}
     chosen = np.array(rows)
     left_out = LeftOutModels(prepared, estimator, chosen)

@@ -44,7 +44,6 @@ from decoupled_descent.checks import SCORES, counted
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.evaluation.checks.table import Table
 from decoupled_descent.tables.search.deadline import left_out_in_words
-from decoupled_descent.training.sweeps.methods import METHODS
 
 #: Levels of the prediction intervals that are listed.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -104,7 +103,6 @@ def _training(estimator: Any) -> Training:
         stderrs=estimator.train_error_stderr_curve_.tolist(),
         best_step=int(estimator.best_iter_),
         stop_reason=estimator.stop_reason_,
-        leaves_rows_out=estimator.model_.leaves_rows_out,
         candidates=estimator.candidates_,
         settings=_settings(estimator),
         interrupted=is_interrupted(estimator),
@@ -126,7 +124,6 @@ def _estimate(prepared: Prepared, estimator: Any, rows: RowPredictions) -> Estim
         score_stderr=float(getattr(estimator, f"{score}stderr_")),
         error_interval=estimator.estimated_test_error_interval_,
         score_interval=getattr(estimator, f"{score}interval_"),
-        corrected=estimator.algorithm_.estimates_test_error,
         measures=numbers or of_classes(prepared, estimator, rows),
     )
 
@@ -156,7 +153,7 @@ def _analyses(
         "intervals": lambda: interval_widths(prepared, estimator),
         "coefficients": lambda: coefficients(prepared, estimator),
         "reasons": lambda: reasons(prepared, estimator, rows_to_check(rows)),
-        "importance": lambda: why_not(prepared, estimator) or importance(prepared, estimator),
+        "importance": lambda: why_not(prepared) or importance(prepared, estimator),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
     if prepared.task != "regression":
@@ -218,8 +215,6 @@ def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
 
 def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> ErrorsByRows | str:
     """The expected error with twice as many rows, or why it is not computed."""
-    if not estimator.model_.leaves_rows_out:
-        return "This is computed with --method newton only."
     if is_interrupted(estimator):
         return "This was not computed, because training was interrupted."
     if seconds > PATIENCE:
@@ -245,16 +240,9 @@ def row_names(prepared: Prepared) -> list[Any]:
 def _settings(estimator: Any) -> dict[str, Any]:
     """The options of an estimator; "auto" is replaced by the value that was chosen."""
     chosen = next(one for one in estimator.candidates_ if one["chosen"])
-    if estimator.model_.leaves_rows_out:
-        kept = {name: getattr(estimator, name) for name in ("method_", "stack", "random_state")}
-        kept = {name.rstrip("_"): value for name, value in kept.items()}
-        kept |= {"log_target": True} if is_log(estimator) else {}
-        return kept | {name: chosen[name] for name in ("features", "ridge")}
-    names = ("hidden", "activation", "max_iter", "random_state")
-    settings = {"method": estimator.method_} | {name: getattr(estimator, name) for name in names}
-    if settings["hidden"] == "auto":
-        settings["hidden"] = len(estimator.theta_)
-    return settings | {name: chosen[name] for name in METHODS[estimator.method_].settings}
+    kept = {name: getattr(estimator, name) for name in ("stack", "random_state")}
+    kept |= {"log_target": True} if is_log(estimator) else {}
+    return kept | {name: chosen[name] for name in ("features", "ridge")}
 
 
 def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str, Any]:
@@ -330,9 +318,9 @@ def show(
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
-    corrected, contenders = report.estimate.corrected, report.analyses.contenders
+    contenders = report.analyses.contenders
     later = "rows after the last one" if report.analyses.over_time else "new rows"
-    heading(screen, f"Expected on {later}" if corrected else "On the training rows")
+    heading(screen, f"Expected on {later}")
     if report.analyses.over_time:
         own = (report.estimate.score_name, report.estimate.loss_name, "typical error (RMSE)")
         named = _named_estimates(report)

@@ -20,7 +20,6 @@ from decoupled_descent.app.cli.resume import clear, kept, nothing_written, writt
 from decoupled_descent.app.cli.training_options import TrainOptions
 from decoupled_descent.checks import percent
 from decoupled_descent.files import write_text
-from decoupled_descent.method_names import METHOD_NAMES
 from decoupled_descent.progress import stages
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def train_and_report(
     data, target, out, resume = options.data, options.target, options.out, options.resume
     replaced, first = check_folder(out, data), rank == 0
     if first:
-        announce(prepared, arguments["method"], arguments["features"])
+        announce(prepared, arguments["features"])
     with nothing_written(), stages(STAGES) if first else nullcontext(lambda _: None) as enter:
         enter(SEARCHING)
         start = time.monotonic()
@@ -173,10 +172,8 @@ def with_threshold(prepared: Prepared, estimator: Any, ratio: float) -> Prepared
     return prepared._replace(columns=columns, notes=[*prepared.notes, note])
 
 
-def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
+def announce(prepared: Prepared, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
-    if not METHOD_NAMES[method].minimises:
-        return
     from decoupled_descent.tables.features.candidates import AUTO as MAPS
     from decoupled_descent.tables.members.catalogue import AUTO
     from decoupled_descent.tables.members.interface import TableSize

@@ -49,7 +49,7 @@ def export(model: Path, out: Path) -> float:
 def check(saved: SavedModel, content: Any) -> None:
     """Raise ``ValueError`` if NumPy code cannot make the predictions of a model."""
     if saved.columns is None or content.get("mixture") is None:
-        raise ValueError("only models of decoupled train with --method newton can be exported")
+        raise ValueError("only models of decoupled train can be exported")
     others = [one.name for one in saved.columns.columns if one.kind not in KINDS or one.style]
     if others:
         raise ValueError(

@@ -123,11 +123,10 @@ class Subgroup(NamedTuple):
 class Training:
     """How the model was trained."""
 
-    errors: Sequence[float]  # at every step, or ridge
+    errors: Sequence[float]  # at every ridge of the best features
     stderrs: Sequence[float]
-    best_step: int  # the step or ridge whose model was kept
+    best_step: int  # the ridge whose model was kept
     stop_reason: str
-    leaves_rows_out: bool = False  # of a minimum; then the errors are over ridges, not steps
     candidates: Sequence[Mapping[str, Any]] = ()  # all that were tried; "chosen" marks the best
     settings: Mapping[str, Any] = field(default_factory=dict)
     interrupted: bool = False  # whether the user interrupted it
@@ -184,7 +183,6 @@ class Estimate:
     score_stderr: float | None
     error_interval: Sequence[float] = ()  # the 95 % interval; empty if there is none
     score_interval: Sequence[float] = ()
-    corrected: bool = True  # whether these estimate the test error
     measures: Sequence[Measure] = ()  # others by name
 
     @property

@@ -50,7 +50,6 @@ def headline(data: ReportData) -> dict[str, Any]:
         "verdict": verdict,
         "verdict_name": str(verdict).capitalize() if verdict else "Not checked",
         "summary": _summary(diagnosis, verdict),
-        "corrected": data.estimate.corrected,
         "rows": f"{data.n_rows:,}",
         "is_for_later": data.analyses.over_time is not None,
     }
@@ -106,8 +105,6 @@ def _trust(data: ReportData, findings: Sequence[Mapping[str, Any]]) -> str:
 
 def _where(data: ReportData) -> str:
     """The rows that the estimates are for."""
-    if not data.estimate.corrected:
-        return "the training rows"
     return "rows after the last one" if data.analyses.over_time else "new rows"
 
 

@@ -33,8 +33,7 @@ def largest_errors(data: ReportData) -> dict[str, Any] | None:
         rows = [[*row, reasons.get(k, "")] for k, row in zip(chosen, table.rows, strict=True)]
         table = Table([*table.columns, Column("unusual for the prediction")], rows)
     missed = bool(data.rows.mostly_missed)
-    words = {"has_reasons": bool(reasons), "corrected": data.estimate.corrected}
-    return {"table": table, "any_missed": missed} | words
+    return {"table": table, "any_missed": missed, "has_reasons": bool(reasons)}
 
 
 def rows_to_check(rows: RowPredictions) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoupled_descent.app.report.data import ReportData
-from decoupled_descent.app.report.figures import MOST_POINTS, error_curve
+from decoupled_descent.app.report.figures import error_curve
 from decoupled_descent.app.report.tables import Column, Table
 from decoupled_descent.app.report.text import column, number, plain
 
@@ -18,8 +18,6 @@ def training(data: ReportData) -> dict[str, Any]:
     """The curve, the candidates and the settings."""
     of = data.training
     return {
-        "leaves_rows_out": of.leaves_rows_out,
-        "corrected": data.estimate.corrected,
         "candidates": _candidates(of.candidates),
         "settings": [(_name(name), value) for name, value in of.settings.items()],
         **_curve(data),
@@ -27,27 +25,13 @@ def training(data: ReportData) -> dict[str, Any]:
 
 
 def _curve(data: ReportData) -> dict[str, Any]:
-    """The error over the steps, or over the ridges of the best features."""
+    """The error over the ridges of the best features."""
     of, count = data.training, len(data.training.errors)
     lowest = number(float(of.errors[of.best_step]), 3)
-    kind, over, many = "train", "step", "steps"
-    if of.leaves_rows_out:
-        kind, over, many = "estimated", "ridge number", "ridges"
-    title = f"Error over {count} {many}, lowest at {over} {of.best_step}: {lowest}"
-    name = f"{kind} error ({data.estimate.loss_name})"
-    drawing, log = error_curve(of.errors, of.stderrs, of.best_step, name, title, over)
-    several = len(of.candidates) > 1
-    return {
-        "drawing": drawing,
-        "log": log,
-        "lowest": lowest,
-        "best": of.best_step,
-        "last": count - 1,
-        "stop_reason": str(of.stop_reason).rstrip("."),
-        "allows_for_choice": several and data.estimate.error > of.errors[of.best_step] * (1 + 1e-6),
-        "drawn": f"{MOST_POINTS // 2:,}" if count > MOST_POINTS // 2 else "",
-        "steps": f"{count:,}",
-    }
+    title = f"Error over {count} ridges, lowest at ridge number {of.best_step}: {lowest}"
+    name = f"estimated error ({data.estimate.loss_name})"
+    drawing, log = error_curve(of.errors, of.stderrs, of.best_step, name, title, "ridge number")
+    return {"drawing": drawing, "log": log, "lowest": lowest}
 
 
 def _candidates(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from decoupled_descent.evaluation.checks import measures, readings
 from decoupled_descent.evaluation.checks.check import Check
+from decoupled_descent.evaluation.checks.of_evaluations import OF_EVALUATIONS
 from decoupled_descent.evaluation.checks.table_checks import LEAK_CHECK, TABLE_CHECKS
 
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
-#: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
-FALLING = 0.5
 #: Traits of algorithms: the estimate holds along the path, at the minimum only, or never.
 PATH, MINIMUM = frozenset({"path"}), frozenset({"minimum"})
 UNCORRECTED = frozenset({"uncorrected"})
@@ -28,7 +27,6 @@ CHECKS = (
         meaning="With this method each row is predicted by a model that was fitted to it. The "
         "error on new rows is higher.",
         advice=f"{ORTHOGONAL}, or use a validation set",
-        command_advice="train with --method newton",
     ),
     Check(
         name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
@@ -36,18 +34,6 @@ CHECKS = (
         question="Are there enough rows for the corrections?",
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
-        command_advice="get more rows, or train with --method newton",
-    ),
-    Check(
-        name="few rows", measure=readings.few, needs_run=True, caution=0.3, alarm=0.5,
-        concerns=MINIMUM,
-        question="Are there enough rows to know how uncertain the error is?",
-        meaning="{count} {rows} say little about the error on new rows, and little about how "
-        "uncertain this error is: the interval is often too narrow.",
-        definition="relative error of the standard error for {count} normal errors. On drawn "
-        "tables the intervals covered the truth in 43 to 68 % of the cases above 0.5, in 75 % "
-        "between 0.3 and 0.5, in 87 % just below 0.3 and in 95 % at 0.24",
-        advice="get more rows; until then, treat the error as a guess",
     ),
     Check(
         name="rows per column", caution=2, below=True,
@@ -84,7 +70,6 @@ CHECKS = (
         meaning="Some rows have much larger values than others and more influence on the model.",
         definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
         advice="clip or transform columns with long tails, or scale the rows to equal length",
-        command_advice="train with --method newton, which does not assume rows of equal size",
     ),
     Check(
         name="leverage", measure=readings.leverage, note=0.5, caution=0.9,
@@ -104,7 +89,6 @@ CHECKS = (
         meaning="The columns are correlated or unequally spread, which this method does not allow.",
         definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
         advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
-        command_advice="train with --method newton",
     ),
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
@@ -113,7 +97,6 @@ CHECKS = (
         meaning="The rows do not have the norm that this method assumes.",
         definition="difference of the mean ‖x_i‖² from 1: the relative error of the memory",
         advice="drop constant columns, standardise the others and divide by √d",
-        command_advice="train with --method newton",
     ),
     Check(
         name="correction", measure=readings.correction, needs_run=True, caution=0.3, concerns=PATH,
@@ -124,7 +107,6 @@ CHECKS = (
         advice="widen the interval by {factor:.1f} (estimators have done so); a larger ridge, more "
         "damping or fewer steps make the correction smaller",
         widening=readings.spread,
-        command_advice="the interval is already wider; --method newton needs no such correction",
     ),
     Check(
         name="fitted error", measure=readings.fitted_share, needs_run=True, caution=0.4, alarm=0.15,
@@ -134,10 +116,8 @@ CHECKS = (
         "nearly memorises them, the correction is not reliable.",
         definition="the loss at the uncorrected outputs, divided by the estimate. On real tables "
         "of 100 rows the intervals covered the truth in 41 % of the cases below 0.4, in 90 % above",
-        advice="leave out method= (the default is leave-one-out at the minimum), use a larger "
-        "ridge, or stop earlier",
-        command_advice="train without --method, with a larger --ridge, or with a smaller --max-"
-        "iter",
+        advice="use DecoupledNewton (leave-one-out at the minimum), use a larger ridge, or stop "
+        "earlier",
     ),
     Check(
         name="Stein's identity", measure=readings.stein, needs_run=True, caution=0.5, alarm=2,
@@ -148,7 +128,6 @@ CHECKS = (
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
         "expected bias, in standard errors",
         advice="look for outliers and long tails; use a larger ridge",
-        command_advice="train with --method newton",
     ),
     Check(
         name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
@@ -157,7 +136,6 @@ CHECKS = (
         meaning="The outputs have moved towards the labels of the rows that measure the error.",
         definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
         advice=f"{ORTHOGONAL}: this train error does not estimate the test error",
-        command_advice="train with --method newton",
     ),
     Check(
         name="long tails", needs_run=True, note=1, concerns=frozenset({"gaussian rows"}),
@@ -166,16 +144,6 @@ CHECKS = (
         meaning="Some rows lie far from the others in the directions that the model uses.",
         definition="excess kurtosis of the pre-activations within classes; Gaussian ones have 0",
         advice="clip or transform columns with long tails",
-        command_advice="train with --method newton, which does not assume Gaussian rows",
-    ),
-    Check(
-        name="rows behind the error", measure=readings.rows_behind, needs_run=True,
-        note=20, below=True,
-        question="Do many rows make up the error, or only a few?",
-        meaning="The estimate depends on few rows with large losses, so its standard error is "
-        "itself uncertain. The interval is wider for this reason.",
-        definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
-        advice="{remedy}", widening=readings.student,
     ),
     Check(
         name="head", measure=readings.head, needs_run=True, caution=0.5, alarm=10,
@@ -185,7 +153,6 @@ CHECKS = (
         "The estimate does not correct for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
         advice="use a smaller head (fewer hidden units)",
-        command_advice="train with a smaller --hidden",
     ),
     Check(
         name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
@@ -296,25 +263,8 @@ CHECKS = (
         advice="use a larger ridge, or get more rows",
         command_advice="train with a larger --ridge, or get more rows",
     ),
-    Check(
-        name="not converged", needs_run=True, caution=FALLING, concerns=PATH,
-        measure=lambda e: 0.0 if e.run is None else e.run.still_falling,
-        question="Had the error stopped falling when training ended?",
-        meaning="The error was still falling when all steps were made. The estimate holds for "
-        "this model, but the model is not trained yet.",
-        definition="the fall of the train error in the last tenth of the steps, in standard errors",
-        advice="allow more steps",
-    ),
-    Check(
-        name="divergence", needs_run=True, caution=0.5,
-        measure=lambda e: e.run is not None and e.run.diverged,
-        question="Did all numbers stay finite in training?",
-        meaning="Training ended because its error was no longer finite; the best step was kept.",
-        advice="use a smaller damping or a smaller learning rate",
-        command_advice="train with a smaller --lr or --damping",
-    ),
     LEAK_CHECK,
 )  # fmt: skip
 
 #: What checks ask, by name.
-QUESTIONS = {check.name: check.question for check in (*CHECKS, *TABLE_CHECKS)}
+QUESTIONS = {check.name: check.question for check in (*CHECKS, *OF_EVALUATIONS, *TABLE_CHECKS)}

@@ -139,7 +139,7 @@ class Check:
     needs_run: bool = False  # only after training
     widening: Callable[[float], float] = lambda _: 1.0  # of the interval, given the number
 
-    def evaluate(self, evidence: Evidence | Table) -> tuple[Finding, tuple[int, float]] | None:
+    def evaluate(self, evidence: Any) -> tuple[Finding, tuple[int, float]] | None:
         """Return the finding and its severity, for sorting; None if the check does not apply."""
         foreign = self.concerns and not self.concerns & evidence.traits
         if foreign or (self.needs_run and evidence.run is None):

@@ -14,6 +14,7 @@ from decoupled_descent.evaluation.checks.catalogue import CHECKS
 from decoupled_descent.evaluation.checks.check import STATUSES, Evidence, Finding
 from decoupled_descent.evaluation.checks.drift import as_times
 from decoupled_descent.evaluation.checks.measures import label_groups
+from decoupled_descent.evaluation.checks.of_evaluations import findings_of
 from decoupled_descent.evaluation.checks.table import Table
 from decoupled_descent.evaluation.checks.table_checks import TABLE_CHECKS
 from decoupled_descent.objective.objective import Objective
@@ -21,6 +22,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
 
 if TYPE_CHECKING:
+    from decoupled_descent.evaluation.evaluation import Evaluation
     from decoupled_descent.training.run import Run
 
 
@@ -38,6 +40,12 @@ class Diagnosis:
     def verdict(self) -> str:
         """``"trust"``, ``"caution"`` or ``"do not trust"``: that of the most serious finding."""
         return verdict_of(finding.status for finding in self.findings)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the verdict is no better, each with what to do about it, in sentences."""
+        raised = [one for one in self.findings if one.status in ("caution", "alarm")]
+        return tuple(f"{one.reason} To do: {one.advice}." for one in raised)
 
     @property
     def widening(self) -> float:
@@ -202,6 +210,7 @@ def diagnose_rows(
     objective: Objective | None = None,
     *,
     run: Run | None = None,
+    evaluation: Evaluation | None = None,
     task: str | None = None,
     optimism: float | None = None,
     columns: Any = None,
@@ -233,4 +242,8 @@ def diagnose_rows(
     with threads_for(rows.here * rows.d, 1):
         results = [one for check in CHECKS if (one := check.evaluate(evidence)) is not None]
     results.sort(key=lambda one: one[1], reverse=True)
-    return Diagnosis(tuple(finding for finding, _ in results))
+    found = [finding for finding, _ in results]
+    if evaluation is None and run is not None and run.has_evaluation:
+        evaluation = run.evaluation
+    own = [] if evaluation is None else findings_of(evaluation)
+    return Diagnosis(()).with_findings([*found, *own])

@@ -299,10 +299,3 @@ def excess_kurtosis(h: Tensor, groups: Tensor) -> float:
         return 0.0
     squares = squares[:, varying]
     return float((squares.square().mean(0) / squares.mean(0).square()).mean()) - 3
-
-
-def rows_behind(losses: Tensor) -> float:
-    r"""Return the effective number of rows behind the variance of the losses: (Σδ²)²/Σδ⁴."""
-    squares = (losses - losses.mean()).square()
-    total = float(squares.square().sum())
-    return float(squares.sum()) ** 2 / total if total > 0 else float(len(losses))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
 from decoupled_descent.checks import percent
@@ -32,11 +31,6 @@ EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standar
 MEASURED = "the rise of the error if rows are left out with their duplicates, in standard errors"
 #: Duplicates at a minimum are a caution from here on, as rows that belong together are.
 SERIOUS = 0.5
-#: What to report if a few rows dominate the error, for classes and for numbers.
-REMEDIES = (
-    "report the accuracy, or a bounded loss, as well",
-    "report the median absolute error as well, or predict the logarithm of a skewed target",
-)
 #: A remark on a table that is sorted by its target.
 SORTED_BY_LABEL = (
     " The table is sorted by its target. If it was sorted by something else as well, this may be "
@@ -109,20 +103,6 @@ def stein(e: Evidence) -> Reading:
     return Reading(
         residual * abs(e.best_step.correction), {"share": percent(residual, decimals=0)}, most
     )
-
-
-def rows_behind(e: Evidence) -> Reading:
-    """The effective number of rows behind the variance of the losses."""
-    assert e.run is not None
-    loss = e.run.objective.loss
-    remedy = REMEDIES[loss.builtin and not loss.has_classes]
-    return Reading(measures.rows_behind(e.best_step.losses), {"remedy": remedy})
-
-
-def student(rows: float) -> float:
-    """t_{2m}/t_∞: m rows estimate a variance as well as 2m degrees of freedom (Satterthwaite)."""
-    quantiles = stdtrit([max(1.0, 2 * rows), math.inf], 0.975)
-    return float(quantiles[0] / quantiles[1])
 
 
 def fitted_share(e: Evidence) -> float | None:
@@ -207,22 +187,6 @@ def drift(e: Evidence) -> Reading | None:
             most = "alarm" if column.is_certain else "caution"
             largest = Reading(value, {"name": column.name}, most)
     return largest
-
-
-def few(e: Evidence) -> Reading | None:
-    """How uncertain the standard error of the error is, as for the squares of normal errors.
-
-    The variance of N losses of kurtosis κ is known to a share √((κ − 1)/N), its root to half of
-    it. Squared normal errors have κ = 15, sums of K of them 3 + 12/K. Log losses of classes are
-    treated like the first: rare large ones have tails of that size.
-    """
-    if e.run is None:
-        return None
-    count = e.rows.n if e.rows.groups is None else int(torch.unique(e.rows.groups).numel())
-    outputs = 1 if e.classes or e.rows.y.ndim == 1 else e.rows.y.shape[1]
-    kind = "rows" if e.rows.groups is None else "groups"
-    share = 0.5 * math.sqrt((2 + 12 / outputs) / count)
-    return Reading(share, {"count": count, "rows": kind})
 
 
 def refitted(e: Evidence) -> float:

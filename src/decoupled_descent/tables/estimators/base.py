@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from decoupled_descent.checks import SCORES, error_interval, whole_number
-from decoupled_descent.evaluation.comparison import CorrectedError
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_labels, is_divided
@@ -37,8 +36,7 @@ from decoupled_descent.tables.estimators.learning_curve import (
     random_quarters,
 )
 from decoupled_descent.tables.estimators.mixture import Mixture
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Model, Training
-from decoupled_descent.tables.estimators.network_model import NetworkModel
+from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
 from decoupled_descent.tables.estimators.newton_model import NewtonModel, search_rows
 from decoupled_descent.tables.estimators.past import Past
 from decoupled_descent.tables.estimators.raw_inputs import RawInputs
@@ -46,7 +44,6 @@ from decoupled_descent.tables.estimators.row_weights import RowWeights, combine_
 from decoupled_descent.tables.features.candidates import as_features
 from decoupled_descent.tables.features.scaling import is_sparse
 from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
-from decoupled_descent.training.sweeps.methods import check_method
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,18 +56,12 @@ PRECISIONS = [np.float64, np.float32]
 SPARSE = ("csr", "csc")
 
 
-def model_class(method: str) -> type[Model]:
-    """The kind of model that a method trains."""
-    return NewtonModel if check_method(method).minimises else NetworkModel
-
-
 class DecoupledEstimator(RawInputs):
     """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
 
     _error_name: ClassVar[str]
     _unit: float = 1.0
-    method_: str
-    model_: Model
+    model_: NewtonModel
     time_estimate_: TimeEstimate | None = None
     train_error_curve_: Floats
     train_error_stderr_curve_: Floats
@@ -95,8 +86,8 @@ class DecoupledEstimator(RawInputs):
                 done with each column of a table.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
-            y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
-                targets, shape (n, K). None if X yields rows with their labels.
+            y: Class labels of any kind; or targets, shape (n,), or K targets, shape (n, K). None if
+                X yields rows with their labels.
             sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out
                 with all of its weight.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
@@ -110,9 +101,7 @@ class DecoupledEstimator(RawInputs):
         Returns:
             The fitted estimator.
         """
-        self.method_ = self._chosen_method()
-        kind = model_class(self.method_)
-        self._check_divided(X)
+        self._check_options()
         self._in_order = time is not None
         rows, labels = self._given(X, y)
         order = None if time is None else times_of_rows(time, X, len(labels))
@@ -123,11 +112,9 @@ class DecoupledEstimator(RawInputs):
             features, labels = selected(rows, kept), labels[kept]
         self._learn_labels(labels, weights)
         encoded = self._encoded(labels)
-        self._check_settings(self.method_)
-        kind.check_options(self, self.method_)
         entries = len(encoded.targets) * self._width
         with threads_for(entries, encoded.outputs):
-            self.model_, training = kind.fit(self, features, encoded, weights)
+            self.model_, training = NewtonModel.fit(self, features, encoded, weights)
             self._record(training)
             self._kept = kept
             every = self._completed(training.predictions, rows, kept)
@@ -164,20 +151,14 @@ class DecoupledEstimator(RawInputs):
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
         self.stop_reason_ = training.stop_reason
         self.skipped_candidates_ = list(training.skipped)
-        if training.candidates is not None:
-            self.candidates_ = list(training.candidates)
-        if training.ridges is not None:
-            self.ridges_ = training.ridges
+        self.candidates_, self.ridges_ = list(training.candidates), training.ridges
         self.algorithm_, self.metadata_ = training.run.algorithm, training.run.metadata
         self.diagnostics_ = training.diagnostics
 
     @property
     def mixture_(self) -> Mixture:
-        """The mixture of models, with the Newton method."""
-        mixture = self.model_.mixture
-        if mixture is None:
-            raise AttributeError("a network has no attribute 'mixture_'")
-        return mixture
+        """The mixture of models."""
+        return self.model_.mixture
 
     @property
     def selected_columns_(self) -> list[dict[str, Any]]:
@@ -193,44 +174,16 @@ class DecoupledEstimator(RawInputs):
             for one in selected
         ]
 
-    @property
-    def theta_(self) -> Floats:
-        """Weights of a network's input layer, for scaled columns."""
-        return self._network.theta
-
-    @property
-    def head_(self) -> Any:
-        """The trained head of a network."""
-        return self._network.head
-
-    @property
-    def mean_(self) -> Floats:
-        """Column means of a network's inputs."""
-        return self._network.mean
-
-    @property
-    def scale_(self) -> Floats:
-        """Column deviations of a network's inputs; infinite for constant columns."""
-        return self._network.scale
-
-    @property
-    def _network(self) -> NetworkModel:
-        """The model, if it is a network; otherwise its attributes do not exist."""
-        if not isinstance(self.model_, NetworkModel):
-            raise AttributeError(f"method={self.method_!r} trains no network, which has these")
-        return self.model_
-
     def __sklearn_tags__(self) -> Any:
-        """Declare the supported inputs, and several targets for the Newton method."""
+        """Declare the supported inputs."""
         tags = super().__sklearn_tags__()
-        several = model_class(self._chosen_method()).leaves_rows_out
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = tags.input_tags.string = True
-        tags.target_tags.multi_output = several and self._takes_several
+        tags.target_tags.multi_output = self._takes_several
         return tags
 
     def plot_training(self) -> Figure:
-        """Draw the estimated test error over the steps (or ridges), with its 95 % interval.
+        """Draw the estimated test error over the ridges, with its 95 % interval.
 
         Returns:
             A figure; ``figure.savefig(path)`` writes it to a file.
@@ -239,9 +192,9 @@ class DecoupledEstimator(RawInputs):
         return plot_curve(
             self.train_error_curve_,
             self.train_error_stderr_curve_,
-            title=f"{type(self).__name__}, {self.method_}",
+            title=type(self).__name__,
             ylabel=self._error_name,
-            xlabel=self.model_.curve_label,
+            xlabel="ridge, from strong to weak",
         )
 
     def learning_curve(
@@ -272,7 +225,6 @@ class DecoupledEstimator(RawInputs):
         """
         check_is_fitted(self)
         whole_number("repeats", repeats)
-        self._require_leave_one_out("learning_curve")
         if streamed(X) is not None:
             raise ValueError("learning_curve needs X in memory, but it is read block by block")
         rows, labels = check_X_y(
@@ -312,12 +264,6 @@ class DecoupledEstimator(RawInputs):
         error, stderr, _ = result.estimate
         return error, stderr, error_interval(error, stderr)
 
-    def _network_error(
-        self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
-    ) -> tuple[float, float]:  # fmt: skip
-        """Expected error of a network and its standard error, in the units of the estimator."""
-        return self._unit * error.error, self._unit * widening * error.stderr
-
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out error of one candidate, and its standard error."""
         return fit.error, fit.run.best.train_error_stderr
@@ -344,20 +290,11 @@ class DecoupledEstimator(RawInputs):
         full[kept], full[~kept] = predictions, self.model_.predict(X[~kept])
         return full
 
-    def _require_leave_one_out(self, name: str) -> None:
-        """Raise ``ValueError`` if the method does not leave rows out of a minimum."""
-        if not model_class(self.method_).leaves_rows_out:
-            raise ValueError(f"{name} needs method='newton', not {self.method_!r}")
-
     def _row_weights(
         self, X: Any, labels: NDArray[Any], sample_weight: Any, groups: Any
     ) -> RowWeights:
-        """Check weights and groups, which only the Newton method supports."""
+        """Check weights and groups."""
         class_weight = self._own_weights(labels)
-        given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
-        for name, value in given.items():
-            if value is not None:
-                self._require_leave_one_out(name)
         sample_weight = of_all_processes(X, "sample_weight", sample_weight)
         groups = of_all_processes(X, "groups", groups)
         return combine_weights(sample_weight, class_weight, groups, len(labels))
@@ -442,14 +379,5 @@ class DecoupledEstimator(RawInputs):
 
     def _takes_sparse(self) -> bool:
         """Whether sparse matrices are used as they are; otherwise in dense blocks."""
-        unset = isinstance(self.features, str) and self.features == "auto"
-        maps = [] if unset else as_features(self.features)
-        return model_class(self.method_).leaves_rows_out and all(one.takes_sparse for one in maps)
-
-    def _check_divided(self, X: Any) -> None:
-        """Raise ``ValueError`` for methods that cannot use rows divided among processes."""
-        if is_divided(X) and not model_class(self.method_).leaves_rows_out:
-            raise ValueError(
-                f"method={self.method_!r} needs all rows in one process, but these are divided; "
-                "use method='newton', or dd.fit, which takes such rows"
-            )
+        maps = [] if self._usual_features else as_features(self.features)
+        return all(one.takes_sparse for one in maps)

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.tables.estimators.layers import require
 from decoupled_descent.tables.estimators.mixture import Mixture
+from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.members.interface import KeptRows
 from decoupled_descent.tables.search.fits import SearchResult
 

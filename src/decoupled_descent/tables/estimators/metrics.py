@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.estimate import Estimate, Metric, estimate
+from decoupled_descent.evaluation.estimate import Estimate, Metric
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import NUMBERS, PROBABILITIES
 from decoupled_descent.evaluation.output_scale import OutputScale
 
 
@@ -39,13 +40,15 @@ def estimate_metric(
         )
     if scale.classifies and predictions.ndim == 2 and predictions.shape[1] == 2:
         predictions = predictions[:, 1]
+    if scale.classifies and predictions.ndim == 1:
+        predictions = np.stack([1 - predictions, predictions], 1)
     codes = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    return estimate(
-        metric,
-        torch.tensor(labels),  # a copy: labels may be read-only
-        torch.from_numpy(np.ascontiguousarray(predictions, dtype=np.float64)),
-        scale,
-        sample_weight=None if sample_weight is None else torch.as_tensor(sample_weight),
-        groups=None if codes is None else torch.from_numpy(codes.reshape(-1)),
-        folds=None if folds is None else torch.from_numpy(folds),
-    )
+    return Evaluation.of(
+        np.asarray(labels),
+        np.asarray(predictions, np.float64),
+        PROBABILITIES if scale.classifies else NUMBERS,
+        weights=None if sample_weight is None else np.asarray(sample_weight, np.float64),
+        groups=None if codes is None else codes.reshape(-1),
+        models=folds,
+        variance=0.0,
+    ).estimate(metric)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.objective.losses import Loss
-from decoupled_descent.tables.estimators.layers import require
+from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.features.candidates import restore
 from decoupled_descent.tables.features.interface import Features
 from decoupled_descent.tables.members.catalogue import restore_member

@@ -1,23 +1,17 @@
-"""What estimators hold: a trained model, and the record of its training."""
+"""What estimators encode, what they record of a training, and what a model file must have."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
-from decoupled_descent.objective.losses import Loss
-from decoupled_descent.tables.estimators.mixture import Mixture
-from decoupled_descent.tables.estimators.options import Options
-from decoupled_descent.tables.estimators.row_weights import RowWeights
 
 if TYPE_CHECKING:
-    from decoupled_descent.tables.estimators.base import DecoupledEstimator
     from decoupled_descent.training.run import Run
 
 Floats = NDArray[np.floating[Any]]
@@ -39,61 +33,20 @@ class Training(NamedTuple):
     stderr: float  # its standard error
     interval: tuple[float, float]  # its 95 % interval
     widening: float  # what standard errors of other scores are multiplied by
-    curve: Floats  # the error at every step, or ridge
+    curve: Floats  # the error at every ridge of the best features
     stderr_curve: Floats  # their standard errors
-    best: int  # the step or ridge that was kept
+    best: int  # the ridge that was kept
     stop_reason: str
-    candidates: Sequence[dict[str, Any]] | None  # None if none were compared
+    candidates: Sequence[dict[str, Any]]  # all that were compared
     diagnostics: Diagnosis
     run: Run  # of the best candidate
-    ridges: Floats | None = None  # of the curve, if it is one over ridges
+    ridges: Floats  # of the curve
     mixture_codes: NDArray[np.int64] | None = None  # which mixture predicts each row, shape (n,)
     right: Floats | None = None  # for classes: how often each row is predicted right, shape (n,)
     skipped: Sequence[str] = ()  # candidates that the time limit left out
 
 
-class Model(ABC):
-    """A trained model: predictions for new rows, and its state for a file."""
-
-    #: Whether rows are left out of a minimum. Then weights, groups, several targets, logarithms of
-    #: targets and rows divided among processes are supported.
-    leaves_rows_out: ClassVar[bool]
-    #: What the error curve of its training is over.
-    curve_label: ClassVar[str]
-    #: What a file has of it, in words.
-    contents: ClassVar[str]
-    #: Whether it was trained on a sparse matrix as it is.
-    sparse: bool = False
-    #: The mixture that leave-one-out intervals belong to; None if they have the same width.
-    mixture: Mixture | None = None
-
-    @staticmethod
-    @abstractmethod
-    def check_options(options: Options, method: str) -> None:
-        """Raise ``ValueError`` for options that have no effect."""
-
-    @classmethod
-    @abstractmethod
-    def fit(
-        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights
-    ) -> tuple[Self, Training]:
-        """Train on checked rows, with the options of an estimator and its measures of errors."""
-
-    @abstractmethod
-    def predict(self, X: Any) -> Floats:
-        """Probabilities of all classes, or numbers on the scale of the fit, shape (m, K)."""
-
-    @abstractmethod
-    def logits(self, X: Any) -> Floats:
-        """Logits: shape (m,) for two classes, positive for the second; else (m, K)."""
-
-    @abstractmethod
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors by name, and a description for JSON."""
-
-    @classmethod
-    @abstractmethod
-    def restore(
-        cls, content: dict[str, Any], tensors: dict[str, Tensor], loss: Loss, outputs: int
-    ) -> Self:
-        """Make the model again from its state, or raise ``ValueError`` if parts do not match."""
+def require(right: Any, what: str) -> None:
+    """Raise ``ValueError`` for a model file unless something about it is right."""
+    if not right:
+        raise ValueError(f"{what}; train the model again")

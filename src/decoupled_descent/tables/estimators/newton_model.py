@@ -17,14 +17,14 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
 from decoupled_descent.rows.store import Mapped
 from decoupled_descent.tables.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Model, Training
-from decoupled_descent.tables.estimators.options import NETWORK, Options
+from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
+from decoupled_descent.tables.estimators.options import Options
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.features.scaling import as_rows, is_sparse, moments
 from decoupled_descent.tables.members.catalogue import as_recipes
 from decoupled_descent.tables.members.interface import Recipe
 from decoupled_descent.tables.search.cost import product_speed
-from decoupled_descent.tables.search.deadline import Deadline, check_time_limit
+from decoupled_descent.tables.search.deadline import Deadline
 from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
 from decoupled_descent.tables.search.search import search_models
 from decoupled_descent.training.run import Run
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from decoupled_descent.tables.estimators.base import DecoupledEstimator
 
 
-class NewtonModel(Model):
+class NewtonModel:
     """A mixture of linear models of features, with leave-one-out errors.
 
     Args:
@@ -41,23 +41,8 @@ class NewtonModel(Model):
         sparse: Whether it was trained on a sparse matrix as it is.
     """
 
-    leaves_rows_out = True
-    curve_label = "ridge, from strong to weak"
-    contents = "features"
-    mixture: Mixture
-
     def __init__(self, mixture: Mixture, sparse: bool = False) -> None:
         self.mixture, self.sparse = mixture, sparse
-
-    @staticmethod
-    def check_options(options: Options, method: str) -> None:
-        """Raise ``ValueError`` for a wrong time limit, and for options of networks."""
-        check_time_limit(options.time_limit)
-        for name in options._changed(*NETWORK):
-            raise ValueError(
-                f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave it "
-                "out, or use method='orthogonal' to train a network"
-            )
 
     @classmethod
     def fit(
@@ -114,7 +99,7 @@ class NewtonModel(Model):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Feature maps, coefficients and shares."""
         tensors, about = describe_mixture(self.mixture)
-        return tensors, {"mixture": about, "head": None}
+        return tensors, {"mixture": about}
 
     @classmethod
     def restore(
@@ -127,7 +112,7 @@ class NewtonModel(Model):
 
 def recipes(options: Options) -> list[Recipe]:
     """How further members are trained; ``"auto"`` has some if the features are also ``"auto"``."""
-    return as_recipes(options.members, not options._changed("features"))
+    return as_recipes(options.members, options._usual_features)
 
 
 def deadline_of(seconds: float | None, X: Any) -> Deadline:

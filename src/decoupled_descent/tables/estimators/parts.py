@@ -16,19 +16,17 @@ from torch import Tensor
 from decoupled_descent.checks import SCORES, is_finite_number
 from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
-from decoupled_descent.method_names import SETTINGS
 from decoupled_descent.tables.estimators.calibration import Calibration
 from decoupled_descent.tables.estimators.jackknife import describe_jackknife, rebuild_jackknife
-from decoupled_descent.tables.estimators.layers import require
+from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.features.scaling import CLIP
-from decoupled_descent.training.sweeps.methods import METHODS
 
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
 INTERVAL = "estimated_test_error_interval_"
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")
 PYTHON = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
 #: Options that are not saved: they belong to a process, or are not JSON.
-LEFT_OUT = ("head", "verbose", "time_columns")
+LEFT_OUT = ("verbose", "time_columns")
 
 
 def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -44,7 +42,6 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     description |= of_task(estimator) | _describe_settings(estimator) | {
         "task": task,
         "columns_in": int(estimator._width),
-        "method": estimator.method_,
         "clip": CLIP,
         "feature_names": None if names is None else [str(name) for name in names],
         **_describe_results(estimator),
@@ -58,8 +55,7 @@ def _describe_settings(estimator: Any) -> dict[str, Any]:
     used = estimator.algorithm_.settings if hasattr(estimator, "algorithm_") else {}
     return {
         "settings": {k: _plain(v) for k, v in settings.items() if _storable(v)},
-        "own_head": estimator.head is not None,
-        "chosen": {name: _plain(used[name]) for name in SETTINGS if name in used},
+        "chosen": {name: _plain(used[name]) for name in ("ridge",) if name in used},
     }
 
 
@@ -89,8 +85,8 @@ def _describe_results(estimator: Any) -> dict[str, Any]:
     }
 
 
-def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
-    """Set the fitted attributes of a new estimator; return whether the head was the user's own.
+def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Set the fitted attributes of a new estimator.
 
     The content comes from a file and is checked here: wrong values raise ``ValueError``, missing
     ones ``KeyError`` and the like.
@@ -98,9 +94,6 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     clip = content["clip"]
     require(clip == CLIP, f"outliers were cut off at {clip!r:.20} instead of {CLIP:g} deviations")
     estimator._jackknife = rebuild_jackknife(content, tensors)
-    if content["method"] not in METHODS:
-        raise ValueError(f"it has the method {content['method']!r:.20}; update decoupled-descent")
-    estimator.method_ = content["method"]
     count, names = content["columns_in"], content["feature_names"]
     require(type(count) is int and count > 0, f"it has {count!r:.20} columns")
     estimator.n_features_in_ = count
@@ -118,7 +111,6 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     else:
         _rebuild_targets(estimator, content)
     _rebuild_training(estimator, content, tensors)
-    return bool(content["own_head"])
 
 
 def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -45,7 +45,7 @@ class Past:
             past = past[~np.isin(self.groups[past], self.groups[piece])]
         if not len(piece) or len(past) < 2 or len(np.unique(self.labels[past])) < 2:
             return None
-        model: Any = clone(self.estimator).set_params(verbose=False, warm_start=False)
+        model: Any = clone(self.estimator).set_params(verbose=False)
         given: dict[str, Any] = {}
         if self.is_weighted:
             given["sample_weight"] = self.weights[past]

@@ -15,12 +15,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
 from decoupled_descent.checks import LARGEST, error_interval
-from decoupled_descent.evaluation.comparison import CorrectedError
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.heavy_tail import mean_interval
 from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.tables.estimators.base import DecoupledEstimator, model_class
+from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.jackknife import Jackknife
 from decoupled_descent.tables.estimators.metrics import estimate_metric
@@ -42,39 +41,25 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     Targets are standardised internally; errors are mean squared errors in the units of the target.
 
     Args:
-        hidden: Width of the hidden layer, or several widths; ``"auto"`` is 8.
-        activation: ``"tanh"``, ``"sigmoid"``, ``"softplus"``, ``"gelu"``, ``"silu"``, ``"relu"``.
-        head: Your own ``nn.Module`` from (n, L) pre-activations to (n,) outputs; replaces
-            ``hidden`` and ``activation``.
-        method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
-        features: ``"auto"``, or the features of the Newton method.
+        features: As in :class:`DecoupledClassifier`.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: Further members of the mixture, by predictions of rows that they did not see:
             ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
             a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"``,
             ``"naive Bayes"`` and ``"constant"`` (the shares of the classes; all three for classes),
             ``"sparse linear"`` (which "auto" has for wide tables), and estimators of scikit-learn,
-            which are fitted eleven times, and cannot be saved. For Newton's method.
+            which are fitted eleven times, and cannot be saved.
         time_limit: Seconds after which ``fit`` stops to add candidates; None for no limit. The
             linear model is always fitted; kernels and their ridges come next, then further members.
             Candidates that are expected to take more than the remaining time are left out as well.
             The limit is not exact: the clock is read between candidates, forecasts are rough, and
             the mixture and the diagnosis take further time. With ``time=``, each model of the past
-            has the same limit. For Newton's method.
+            has the same limit.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
-            estimates are in the units of the target; predictions are medians, not means. For
-            Newton's method.
-        lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
-        damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
-            descent has none.
-        ridge: Strength of the ridge penalty, or ``"auto"``; for Newton's and the orthogonal method.
-        max_iter: The largest number of steps per candidate.
-        early_stopping: Whether to stop, after 100 steps, if the train error has not fallen by a
-            hundredth of its standard error in 30 steps.
-        warm_start: Whether ``fit`` on the same rows continues where the last one ended.
+            estimates are in the units of the target; predictions are medians, not means.
+        ridge: Strength of the ridge penalty, or ``"auto"``: chosen by the leave-one-out error.
         random_state: Seed of all random numbers.
-        device: Where to train.
         verbose: Whether to draw a progress bar.
         plain_columns: Names of columns of a table whose values are taken as they are: -999 is no
             code for a missing value, 01067 is a number, and 120/80 is a text.
@@ -92,7 +77,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         output_r2_: Expected R² of each output, shape (K,).
         output_r2_stderr_: Their standard errors.
         corrected_prediction_: Out-of-sample predictions of the training rows, (n,) or (n, K).
-        train_error_curve_: The error estimate at every step (or ridge), shape (T,).
+        train_error_curve_: The error estimate at every ridge of the best features, shape (T,).
         diagnostics_: Whether to trust the estimate, and why.
 
     The other attributes are those of :class:`DecoupledClassifier`.
@@ -101,7 +86,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         >>> from sklearn.datasets import load_diabetes
         >>> import decoupled_descent as dd
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = dd.DecoupledRegressor(ridge=1.0, max_iter=100).fit(X[::2], y[::2])
+        >>> model = dd.DecoupledRegressor(ridge=1.0).fit(X[::2], y[::2])
         >>> miss = model.score(X[1::2], y[1::2]) - model.estimated_r2_
         >>> abs(miss) < 3 * 2**0.5 * model.estimated_r2_stderr_  # both halves have such an error
         True
@@ -112,9 +97,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     log_target: bool = False
 
     def _cleaned(self, labels: NDArray[Any]) -> Floats:
-        """Targets of shape (n,), or (n, K) for several with the Newton method."""
-        several = labels.ndim == 2 and labels.shape[1] > 1
-        if not several or not model_class(self.method_).leaves_rows_out:
+        """Targets of shape (n,), or (n, K) for several."""
+        if labels.ndim == 1 or labels.shape[1] == 1:
             labels = column_or_1d(labels, warn=True)
         return labels.astype(np.float64)
 
@@ -131,21 +115,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         squares = np.square(model.predict(X) - labels)
         return squares, 1 - squares / (float(every.var()) or 1.0)
 
-    def _network_error(
-        self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
-    ) -> tuple[float, float]:
-        """The error of a network; R² and the errors of the rows are set as well."""
-        expected, stderr = super()._network_error(error, widening, predictions, targets)
-        self._set_r2([2 * expected / self._unit], [stderr / self._unit * 2])
-        self._jackknife = Jackknife.plain(predictions - targets.numpy().reshape(-1, 1))
-        return expected, stderr
-
     def _encoded(self, labels: Floats) -> Encoded:
         """Scaled targets, the loss, and the number of outputs."""
         labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
-        scaled = torch.from_numpy((shaped - self.target_mean_) / self.target_scale_)
-        return Encoded(scaled, *self._loss)
+        scaled = (shaped - self.target_mean_) / self.target_scale_
+        scaled = np.where(self._varies, scaled, 0.0)  # no rounding errors of a constant target
+        return Encoded(torch.from_numpy(scaled), *self._loss)
 
     @property
     def _loss(self) -> tuple[str, int]:
@@ -155,7 +131,6 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """The targets on the scale of the fit: as they are, or their logarithms."""
         if not self.log_target:
             return labels
-        self._require_leave_one_out("log_target=True")
         if not labels.min() > 0:
             row = int(np.argmax((labels <= 0).reshape(len(labels), -1).any(1)))
             raise ValueError(
@@ -333,8 +308,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
         The method is the jackknife+. It uses the leave-one-out models of at most 500 training rows.
         If rows are exchangeable, the coverage is at least ``2 * level - 1``, and usually close to
-        ``level``. With groups, the intervals are for rows of new groups. Networks use only the
-        errors of the training rows.
+        ``level``. With groups, the intervals are for rows of new groups.
 
         Args:
             X: Features, shape (m, d).
@@ -361,7 +335,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             level: As in :meth:`predict_interval`.
 
         Returns:
-            Indices of the rows, at most 500 drawn at random for the Newton method, and the ends of
+            Indices of the rows, at most 500 drawn at random, and the ends of
             their intervals, shape (s, 2) or (s, K, 2).
         """
         level = check_level(level)

@@ -26,8 +26,9 @@ from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.tables.columns.frames import as_frame
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators import DecoupledClassifier, DecoupledRegressor
-from decoupled_descent.tables.estimators.base import DecoupledEstimator, model_class
-from decoupled_descent.tables.estimators.layers import require
+from decoupled_descent.tables.estimators.base import DecoupledEstimator
+from decoupled_descent.tables.estimators.model import require
+from decoupled_descent.tables.estimators.newton_model import NewtonModel
 from decoupled_descent.tables.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_tensors, write_tensors
 
@@ -129,13 +130,13 @@ def save_model(
         The path.
 
     Raises:
-        ValueError: If the estimator is not fitted, or its head or classes cannot be described.
+        ValueError: If the estimator is not fitted, or its members or classes cannot be described.
         OSError: If the file cannot be written.
 
     Example:
         >>> import tempfile, decoupled_descent as dd
         >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
-        >>> model = dd.DecoupledClassifier(ridge=1.0, max_iter=10).fit(X, y)
+        >>> model = dd.DecoupledClassifier(ridge=1.0).fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     loaded = dd.load_model(dd.save_model(model, Path(folder, "model.safetensors")))
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
@@ -238,10 +239,8 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     described = content["columns"]
     columns = None if described is None else Columns.from_dict(described)
     estimator: Any = ESTIMATORS[task]()
-    own = rebuild_estimator(estimator, content, tensors)
+    rebuild_estimator(estimator, content, tensors)
     _rebuild_model(estimator, content, tensors)
-    if own:
-        estimator.head = copy.deepcopy(estimator.head_)
     made = estimator.n_features_in_ if columns is None else len(columns.names)
     require(
         made == estimator.n_features_in_,
@@ -275,16 +274,16 @@ def _rebuild_raw(estimator: Any, raw: Any, columns: Columns | None) -> None:
 
 def _rebuild_model(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Set the model of an estimator, and predict two rows to check that its parts match."""
-    (loss, outputs), kind = estimator._loss, model_class(estimator.method_)
+    loss, outputs = estimator._loss
     try:
-        model = kind.restore(content, tensors, get_loss(loss), outputs)
-        if estimator._jackknife.moves and model.mixture is not None:
+        model = NewtonModel.restore(content, tensors, get_loss(loss), outputs)
+        if estimator._jackknife.moves:
             estimator._jackknife.check(model.mixture, outputs)
         with np.errstate(all="ignore"):
             predictions = model.predict(np.zeros((2, estimator.n_features_in_)))
     except (RuntimeError, IndexError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"its {kind.contents} do not match ({reason}); train again") from error
+        raise ValueError(f"its features do not match ({reason}); train again") from error
     right = len(predictions) == 2 and np.isfinite(predictions).all()
     require(right, "its predictions are not finite")
     estimator.model_ = model

@@ -21,7 +21,7 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.descent.noise import ScalingWarning
 from decoupled_descent.descent.starts import starting_theta
-from decoupled_descent.evaluation.checks.catalogue import FALLING
+from decoupled_descent.evaluation.checks.of_evaluations import FALLING
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows, as_rows

@@ -1,0 +1,186 @@
+"""Checks of an evaluation: of its rows and labels, and of what its training measured.
+
+The notes are numbers that a training measured, by name. A check without its note does not apply.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decoupled_descent.checks import percent
+from decoupled_descent.evaluation.checks.check import Check, Finding, Reading
+
+if TYPE_CHECKING:
+    from decoupled_descent.evaluation.evaluation import Evaluation
+
+#: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
+FALLING = 0.5
+#: What to report if a few rows dominate the error, for numbers and for classes.
+REMEDIES = (
+    "report the median absolute error as well, or predict the logarithm of a skewed target",
+    "report the accuracy, or a bounded loss, as well",
+)
+#: Copies of rows err alike if the mean cosine of their slopes is above this.
+ALIKE = 0.5
+
+
+def rows_behind(values: Any) -> float:
+    r"""The effective number of rows behind the variance of the losses: (Σδ²)²/Σδ⁴.
+
+    Example:
+        >>> rows_behind(np.array([0.0, 0.0, 0.0, 8.0])) < 2
+        True
+    """
+    squares = np.square(np.asarray(values, np.float64) - np.mean(values))
+    largest = float(squares.max(initial=0.0))
+    if not 0 < largest < math.inf:
+        return float(len(squares))
+    squares = squares / largest
+    return float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def _few(e: Evaluation) -> Reading:
+    """How uncertain the standard error is, as for the squares of normal errors.
+
+    The variance of N losses of kurtosis κ is known to a share √((κ − 1)/N), its root to half of
+    it. Squared normal errors have κ = 15, sums of K of them 3 + 12/K. Log losses of classes are
+    treated like the first: rare large ones have tails of that size.
+    """
+    outputs = 1 if e.kind.has_classes or np.ndim(e.labels) == 1 else np.shape(e.labels)[1]
+    share = 0.5 * math.sqrt((2 + 12 / outputs) / e.count)
+    unit = "rows" if e.groups is None else "groups"
+    equal = "" if e.weights is None else " (counted as rows of equal weight)"
+    return Reading(share, {"count": round(e.count), "rows": unit + equal})
+
+
+def _one_class(e: Evaluation) -> float | None:
+    if not e.kind.has_classes or np.ndim(e.labels) != 1:
+        return None
+    return float((e.labels == e.labels[0]).all())
+
+
+def _noted(name: str) -> Any:
+    """A number that the training measured."""
+    return lambda e: e.notes.get(name)
+
+
+def _in_stderrs(name: str) -> Any:
+    """A number that the training measured, in standard errors of the error."""
+
+    def measure(e: Evaluation) -> Reading | None:
+        value = e.notes.get(name)
+        if value is None:
+            return None
+        share = value / max(e.stderr, 1e-300)
+        words = {"value": f"{value:.2g}", "lost": round(e.notes.get("lost", 0.0))}
+        return Reading(share if math.isfinite(share) else math.inf, words)
+
+    return measure
+
+
+def _behind(e: Evaluation) -> Reading:
+    """The effective number of rows behind the variance of the losses."""
+    return Reading(rows_behind(e.values), {"remedy": REMEDIES[e.kind.has_classes]})
+
+
+def _copies(e: Evaluation) -> Reading | None:
+    """The share of rows with a copy, if copies err alike; real tables have up to 9 %."""
+    share = e.notes.get("copies")
+    if share is None:
+        return None
+    alike = e.notes.get("alike", 0.0) > ALIKE
+    return Reading(share * alike, {"share": percent(share, decimals=0)})
+
+
+OF_EVALUATIONS = (
+    Check(
+        name="few rows", measure=_few, caution=0.3, alarm=0.5,
+        question="Are there enough rows to know how uncertain the error is?",
+        meaning="{count} {rows} say little about the error on new rows, and little about how "
+        "uncertain this error is: the interval is often too narrow.",
+        definition="relative error of the standard error for {count} normal errors. On drawn "
+        "tables the intervals covered the truth in 43 to 68 % of the cases above 0.5, in 75 % "
+        "between 0.3 and 0.5, in 87 % just below 0.3 and in 95 % at 0.24",
+        advice="get more rows; until then, treat the error as a guess",
+    ),
+    Check(
+        name="one class", measure=_one_class, alarm=0.5,
+        question="Do the rows have more than one class?",
+        meaning="All rows have the same class. A model that always says this class has no error "
+        "on them, and nothing is known about rows of another class.",
+        advice="collect rows of every class that the model has to tell apart",
+    ),
+    Check(
+        name="rows behind the error", measure=_behind,
+        note=20, below=True,
+        question="Do many rows make up the error, or only a few?",
+        meaning="The estimate depends on few rows with large losses, so its standard error is "
+        "itself uncertain.",
+        definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
+        advice="{remedy}",
+    ),
+    Check(
+        name="divergence", measure=_noted("diverged"), caution=0.5,
+        question="Did all numbers stay finite in training?",
+        meaning="Training ended because its error was no longer finite; the best step was kept.",
+        advice="use a smaller learning rate, or a smaller damping",
+    ),
+    Check(
+        name="interruption", measure=_noted("interrupted"), caution=0.5,
+        question="Was training ended by the user?",
+        meaning="Training was interrupted. The estimate holds for the model that was reached, "
+        "which is not the one that would have been trained.",
+        advice="train again without interrupting",
+    ),
+    Check(
+        name="not converged", measure=_noted("still_falling"), caution=FALLING,
+        question="Had the error stopped falling when training ended?",
+        meaning="The error was still falling when all steps were made. The estimate holds for "
+        "this model, but the model is not trained yet.",
+        definition="the fall of the train error in the last tenth of the steps, in standard errors",
+        advice="allow more steps",
+    ),
+    Check(
+        name="linearisation", measure=_in_stderrs("linearisation"), caution=0.5, alarm=2,
+        question="Is the training without each row followed precisely?",
+        meaning="The runs without single rows are followed with an error of {value} ({lost} rows "
+        "are lost).",
+        definition="the measured error of the linearisation, in standard errors. The limits were "
+        "set on nine tables, so that right estimates are trusted",
+        advice="use a smaller rate, a larger ridge, or CrossFit",
+    ),
+    Check(
+        name="fewer rows in folds", measure=_in_stderrs("sample_size_bias"), caution=1,
+        question="Do the models of the folds see about as many rows as the final model?",
+        meaning="The models of the folds see fewer rows, so the error is expected to be {value} "
+        "too high.",
+        definition="the expected excess of the error, in standard errors",
+        advice="use more folds",
+    ),
+    Check(
+        name="copies of rows", measure=_copies, caution=0.1, alarm=0.3,
+        question="Do rows occur twice?",
+        meaning="{share} of the rows have a copy that is not left out with them, with the same "
+        "label.",
+        definition="the share of rows with a copy, if copies err alike; real tables have up to 9 %",
+        advice="remove the copies, or pass groups=",
+    ),
+    Check(
+        name="nearest rows", measure=_in_stderrs("rise"), caution=0.45, alarm=1,
+        question="Do several rows belong to the same patient, day or device?",
+        meaning="The error rises by {value} if the nearest row of each row is left out, too, which "
+        "other neighbours do not explain. Several rows may belong together.",
+        definition="the rise in standard errors; at most 0.3 for independent rows of the tables on "
+        "which the limit was set",
+        advice="if several rows belong to one patient, day or device, pass groups=",
+    ),
+)  # fmt: skip
+
+
+def findings_of(evaluation: Evaluation) -> list[Finding]:
+    """What the checks find."""
+    found = (check.evaluate(evaluation) for check in OF_EVALUATIONS)
+    return [one[0] for one in found if one is not None]

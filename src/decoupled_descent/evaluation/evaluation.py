@@ -1,0 +1,424 @@
+"""How good a model is on new rows, and how sure that is: one object for all models."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoupled_descent.checks import interval
+from decoupled_descent.evaluation.checks.check import Finding
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
+from decoupled_descent.evaluation.checks.of_evaluations import findings_of
+from decoupled_descent.evaluation.decision_rule import DecisionRule
+from decoupled_descent.evaluation.estimate import Estimate, Metric
+from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
+from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
+from decoupled_descent.evaluation.means import (
+    Mean,
+    effective_count,
+    jackknife,
+    mean_with_stderr,
+    of_means,
+    share_with_stderr,
+    unit_values,
+)
+from decoupled_descent.evaluation.metrics import METRICS
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+#: No notes.
+NOTHING: Mapping[str, float] = {}
+
+
+class Comparison(NamedTuple):
+    """How much larger a metric is than that of another model, on the same rows."""
+
+    metric: str
+    difference: float  # of this model minus the other
+    stderr: float
+    interval: tuple[float, float]  # 95 %
+
+    @property
+    def z(self) -> float:
+        """The difference in standard errors."""
+        if self.stderr > 0:
+            return self.difference / self.stderr
+        return math.copysign(math.inf, self.difference) if self.difference else 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Predictions of rows as if they were new, with their labels, and all that follows from them.
+
+    ``run.evaluation``, ``model.evaluation_`` and :func:`evaluate` return one.
+
+    Attributes:
+        labels: Classes as 0, 1, 2, …, shape (n,), or numbers, (n,) or (n, m).
+        predictions: Predictions of the rows by models that did not see them: probabilities (n, K),
+            classes (n,), or numbers (n,) or (n, m).
+        kind: What the predictions are, with their loss.
+        losses: The loss of each row, shape (n,).
+        how: How the predictions were obtained: "formula", "path", "out of bag", "folds", …
+        loss: The name of the metric that the losses are; empty for a loss of one's own.
+        weights: Weights of the rows, shape (n,), or None.
+        groups: The number of the group of each row: 0, 1, 2, …, shape (n,), or None.
+        classes: The names of the classes, or None.
+        rule: How probabilities become decisions.
+        decided: Decisions that do not follow from the rule, such as those of thresholds that were
+            chosen without the row, shape (n,), or None.
+        right: A better guess of how often each row is decided rightly, shape (n,), or None.
+        models: The number of the model that predicted each row; only rows of the same model are
+            compared by "auc". None compares all.
+        pairs: The variance of the error because each row is in the training set of the models for
+            the others.
+        variance: The variance of the loss of a new row, if it is known better than by the losses.
+        optimism: By how much the error is higher because of a choice among models; it is in the
+            error already. None if nothing was chosen.
+        refits: How many models were fitted for this.
+        notes: Numbers that the training measured, by name, for the checks.
+        given: Findings of checks that were made elsewhere.
+
+    Example:
+        >>> from decoupled_descent.evaluation import Evaluation
+        >>> y, p = np.array([0, 1, 1, 0]), np.array([0.2, 0.7, 0.4, 0.1])
+        >>> evaluation = Evaluation.of(y, np.stack([1 - p, p], 1))
+        >>> round(evaluation.error, 3), evaluation.estimate("accuracy").value
+        (0.4..., 0.75)
+    """
+
+    labels: Any
+    predictions: Any
+    kind: Kind
+    losses: Floats
+    how: str = "given"
+    loss: str = ""
+    weights: Floats | None = None
+    groups: Codes | None = None
+    classes: Sequence[Any] | None = None
+    rule: DecisionRule = field(default_factory=DecisionRule)
+    decided: Codes | None = None
+    right: Floats | None = None
+    models: Codes | None = None
+    pairs: float = 0.0
+    variance: float | None = None
+    optimism: float | None = None
+    refits: int = 0
+    notes: Mapping[str, float] = field(default_factory=dict)
+    given: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, labels: Any, predictions: Any, kind: Kind = PROBABILITIES, **others: Any) -> Self:
+        """The evaluation of predictions by the loss of their kind.
+
+        Args:
+            labels: Labels of the rows.
+            predictions: Predictions of the rows by models that did not see them.
+            kind: What the predictions are.
+            others: Further attributes, by name.
+        """
+        labels, predictions = np.asarray(labels), np.asarray(predictions)
+        if len(labels) != len(predictions) or len(labels) < 2:
+            raise ValueError(
+                f"y has {len(labels)} rows and predictions {len(predictions)}; give the same 2 or "
+                "more"
+            )
+        losses = others.pop("losses", None)
+        if losses is None:
+            losses = kind.losses(labels, predictions)
+        loss = others.pop("loss", kind.metric)
+        return cls(labels, predictions, kind, np.asarray(losses, np.float64), loss=loss, **others)
+
+    def __repr__(self) -> str:
+        """Summarise in one line."""
+        low, high = self.interval
+        return (
+            f"Evaluation({self.error_name} {self.error:.4g} ({low:.4g} to {high:.4g}), "
+            f"{len(self.losses)} rows, {self.how}, {self.verdict})"
+        )
+
+    # The error
+
+    @property
+    def error_name(self) -> str:
+        """The loss in words."""
+        return self.kind.error_name if self.loss == self.kind.metric else "loss"
+
+    @property
+    def error(self) -> float:
+        """The mean loss on new rows."""
+        return self._mean.value
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of the error."""
+        return self._mean.stderr
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the error."""
+        common = math.sqrt(max(0.0, self.pairs))
+        if not (math.isfinite(self.error) and math.isfinite(self.stderr)):
+            return math.nan, math.nan
+        return self.kind.interval(self.values, self.error, self.stderr, common)
+
+    @cached_property
+    def values(self) -> Floats:
+        """One loss for each unit: for each row, or for each group."""
+        return unit_values(self.losses, self.weights, self.groups)
+
+    @cached_property
+    def least_variance(self) -> float:
+        """The variance of the loss of a new row, with large losses that have not occurred."""
+        if self.variance is not None:
+            return self.variance
+        if self.loss != self.kind.metric or np.ndim(self.labels) > 1 or not self._is_finite:
+            return 0.0
+        return self.kind.least_variance(self.values, self.predictions, self.weights)
+
+    @property
+    def _is_finite(self) -> bool:
+        return bool(np.isfinite(self.losses).all())
+
+    @cached_property
+    def _mean(self) -> Mean:
+        return mean_with_stderr(
+            self.losses, self.weights, self.groups,
+            least_variance=self.least_variance, pairs=self.pairs,
+        )  # fmt: skip
+
+    @property
+    def widening(self) -> float:
+        """The standard error, divided by what it were if rows had nothing in common."""
+        alone = math.sqrt(max(0.0, self.stderr**2 - max(0.0, self.pairs)))
+        return self.stderr / alone if alone > 0 else 1.0
+
+    @property
+    def count(self) -> float:
+        """The number of rows or groups of equal weight that would know the error as well."""
+        return effective_count(self.weights, self.groups, len(self.losses))
+
+    # Rows as metrics need them
+
+    @property
+    def row_weights(self) -> Floats:
+        """The weight of each row, shape (n,)."""
+        return np.ones(len(self.losses)) if self.weights is None else self.weights
+
+    @property
+    def units(self) -> Codes:
+        """The number of the unit of each row, shape (n,)."""
+        return np.arange(len(self.losses)) if self.groups is None else self.groups
+
+    @cached_property
+    def decisions(self) -> Codes | None:
+        """The class that is decided for in each row, shape (n,); None for numbers."""
+        if self.decided is not None:
+            return self.decided
+        return self.kind.decisions(self.predictions, self.rule)
+
+    @property
+    def _is_flipped(self) -> bool:
+        return self.kind.has_classes and self.rule.positive == 0
+
+    @property
+    def positive_labels(self) -> Any:
+        """Labels with the class to find as class 1."""
+        return 1 - self.labels if self._is_flipped else self.labels
+
+    @property
+    def positive_decisions(self) -> Codes | None:
+        """Decisions with the class to find as class 1."""
+        found = self.decisions
+        return 1 - found if self._is_flipped and found is not None else found
+
+    @property
+    def positive_predictions(self) -> Any:
+        """Predictions with the class to find as class 1."""
+        flips = self._is_flipped and np.ndim(self.predictions) == 2
+        return self.predictions[:, ::-1] if flips else self.predictions
+
+    # Metrics
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Estimate a metric on new rows.
+
+        Args:
+            metric: "accuracy", "error_rate", "sensitivity", "specificity", "ppv", "npv",
+                "balanced_accuracy", "f1", "auc", "brier", "log_loss", "mse", "rmse", "mae",
+                "median_absolute_error", "r2"; a function of labels and predictions such as those
+                of ``sklearn.metrics``; or a metric of torchmetrics. Functions get probabilities
+                (of class 1 where there are two) or numbers; those of ``sklearn.metrics`` that need
+                classes get decisions.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value with a standard error and an interval, and the verdict. The standard error
+            is a jackknife over rows, or groups, widened because each row trains the models that
+            predict the others.
+        """
+        if isinstance(metric, str):
+            return self._named(metric, self._of_losses(metric) or self._widened(metric))
+        return self._named(*self._wider_function(metric, blocks))
+
+    def _named(self, name: str, found: Metered) -> Estimate:
+        ends = found.ends
+        if ends is None:
+            ends = math.nan, math.nan
+            if math.isfinite(found.value) and math.isfinite(found.stderr):
+                ends = found.interval(found.value, found.stderr)
+        verdict, reasons = self.verdict, self.reasons
+        return Estimate(found.value, found.stderr, ends, name, found.units, verdict, reasons)
+
+    def _of_losses(self, metric: str) -> Metered | None:
+        """A metric that is a function of the mean of our losses; else None."""
+        kind = METRICS.get(metric)
+        if kind is None or kind.of_mean is None or not self.loss or not self._is_finite:
+            return None
+        if METRICS[self.loss].takes is not kind.takes or np.ndim(self.labels) > 1:
+            return None
+        rows = kind.rows(self.labels, self.kind.given(kind.takes, self.predictions, self.decisions))
+        of_mean, given = kind.of_mean, (rows, self.row_weights)
+        step = 1e-6 * abs(self.error) + 1e-300
+        rise = of_mean(self.error + step, *given) - of_mean(self.error - step, *given)
+        low, high = sorted(of_mean(end, *given) for end in self.interval)
+        stderr = abs(rise) / (2 * step) * self.stderr
+        return Metered(of_mean(self.error, *given), stderr, len(self.values), (low, high))
+
+    def _widened(self, metric: str) -> Metered:
+        """A metric by its name, with a standard error that knows what rows have in common."""
+        found = by_name(self, metric)
+        if self.right is not None and metric in ("accuracy", "error_rate"):
+            correct = self.decisions == self.labels
+            value, stderr = share_with_stderr(correct, self.weights, self.groups, self.right)
+            value = value if metric == "accuracy" else 1 - value
+            found = found._replace(value=value, stderr=stderr)
+        return found._replace(stderr=self.widening * found.stderr)
+
+    def _wider_function(self, metric: Any, blocks: int) -> tuple[str, Metered]:
+        name, found = by_function(self, metric, blocks)
+        return name, found._replace(stderr=self.widening * found.stderr)
+
+    def compare(self, other: Evaluation, metric: Metric | None = None) -> Comparison:
+        """Compare with another model on the same rows.
+
+        The rows are the same, so the standard error of the difference is smaller than that of
+        either error.
+
+        Args:
+            other: The evaluation of the other model.
+            metric: What to compare; the loss by default.
+
+        Returns:
+            The difference (positive: this one is larger), its standard error and its 95 %
+            interval.
+        """
+        if len(self.losses) != len(other.losses) or not np.array_equal(self.labels, other.labels):
+            raise ValueError(
+                f"other has {len(other.losses)} rows and this evaluation {len(self.losses)}, or "
+                "their labels differ; evaluate both on the same rows, in the same order"
+            )
+        if metric is None:
+            if self.loss != other.loss:
+                raise ValueError(
+                    f"other has the loss {other.loss or 'of its own'!r} and this evaluation "
+                    f"{self.loss or 'of its own'!r}; pass a metric that both have"
+                )
+            pairs = max(self.widening, other.widening) ** 2
+            mean, stderr = mean_with_stderr(self.losses - other.losses, self.weights, self.groups)
+            stderr, name = math.sqrt(pairs) * stderr, self.loss or "loss"
+        else:
+            name, mean, stderr = self._difference(other, metric)
+        return Comparison(name, mean, stderr, interval(mean, stderr))
+
+    def _difference(self, other: Evaluation, metric: Metric) -> tuple[str, float, float]:
+        """The difference of a metric, with a jackknife standard error."""
+        if isinstance(metric, str):
+            name, found = metric, [by_name(each, metric) for each in (self, other)]
+            if found[0].without is None:  # shares: a function that is a mean of rows
+                kind = METRICS[metric]
+                found = [self._share_without(each, kind) for each in (self, other)]
+        else:
+            both = [by_function(each, metric, BLOCKS) for each in (self, other)]
+            name, found = both[0][0], [one[1] for one in both]
+        first, second = found
+        if first.without is None or second.without is None:
+            raise ValueError(f"metric={name!r} cannot be compared; give another one")
+        wider = max(self.widening, other.widening)
+        return name, first.value - second.value, wider * jackknife(first.without - second.without)
+
+    @staticmethod
+    def _share_without(evaluation: Evaluation, kind: Any) -> Metered:
+        rows = kind.rows(evaluation.positive_labels, evaluation.positive_decisions)
+        value, without = of_means(rows, kind.value, evaluation.row_weights, evaluation.units)
+        return Metered(float(value), jackknife(without), len(without), without=without)
+
+    # Whether to believe it
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """All findings, the most serious first, and the verdict."""
+        return Diagnosis(()).with_findings(findings_of(self)).with_findings(self.given)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the checks found, the most serious first."""
+        return self.diagnosis.findings
+
+    @property
+    def verdict(self) -> str:
+        """``"trust"``, ``"caution"`` or ``"do not trust"``."""
+        return self.diagnosis.verdict
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the verdict is no better, in sentences."""
+        return self.diagnosis.reasons
+
+    def with_findings(self, findings: Sequence[Finding]) -> Evaluation:
+        """The same evaluation with further findings, instead of those of the same name."""
+        names = {one.name for one in findings}
+        kept = tuple(one for one in self.given if one.name not in names)
+        return replace(self, given=(*kept, *findings))
+
+    def with_rule(self, rule: DecisionRule, decided: Codes | None = None) -> Evaluation:
+        """The same predictions with another rule for decisions."""
+        right = self.right if rule.is_usual and decided is None else None
+        return replace(self, rule=rule, decided=decided, right=right)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Error, score, how, and the verdict with its findings, for JSON."""
+        score = self.estimate(self.kind.score) if np.ndim(self.labels) == 1 else None
+        low, high = self.interval
+        return {
+            "metric": self.loss or "loss",
+            "error": self.error,
+            "stderr": self.stderr,
+            "interval": [low, high],
+            "score": None if score is None else _described(score),
+            "rows": len(self.losses),
+            "effective_rows": self.count,
+            "how": self.how,
+            "refits": self.refits,
+            "optimism": self.optimism,
+            "diagnosis": self.diagnosis.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.to_dict(), default=float, indent=2)
+
+
+def _described(estimate: Estimate) -> dict[str, Any]:
+    names = ("metric", "value", "stderr", "interval")
+    return {name: getattr(estimate, name) for name in names}
