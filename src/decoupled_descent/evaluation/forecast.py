@@ -41,7 +41,7 @@ def next_mean(means: Floats, stderrs: Floats) -> Next:
     errors of the single means imply.
 
     Example:
-        >>> next_mean(np.array([1.0, 2.0, 3.0]), np.full(3, 0.01)).value
+        >>> round(next_mean(np.array([1.0, 2.0, 3.0]), np.full(3, 0.01)).value, 3)
         4.0
     """
     from scipy.special import stdtrit

@@ -166,5 +166,6 @@ def deviation(values: Floats) -> float:
 
 
 def _tensor(values: Any) -> torch.Tensor:
-    given = values if isinstance(values, torch.Tensor) else np.asarray(values)
-    return torch.as_tensor(given).detach().cpu()
+    if isinstance(values, torch.Tensor):
+        return values.detach().cpu()
+    return torch.from_numpy(np.ascontiguousarray(values))

@@ -40,7 +40,7 @@ LEVELS = 20  # the most values of a text column that get a column each
 NEARLY = 0.9  # text with at least this fraction of different values identifies the rows
 FEWEST, FRACTION = 5, 0.01  # missing values are marked from this number and fraction on
 SHORTEST = 10  # with fewer rows, 1, 2, 3, … is a feature and not a row number
-LONG = 100  # with at least this number of rows, 1001, 1002, … is a row number under any name
+LONG = 100  # with at least this number of rows, 1001, 1002, … in any order are row numbers
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
 )
@@ -55,8 +55,6 @@ NAMED = re.compile(
     r"(?i:(^|[\W_])(ids?|nr|no|num|number|nummer|index|key|code|mrn|ssn|pid|uid|uuid|nhs)\W*$)"
     r"|[a-z](Id|ID|Nr|No)$"
 )
-#: From this number of rows on, k, k + 1, k + 2, … in any order are numbers of rows.
-DENSE = 20
 ALL_DIFFERENT = "whole numbers that are different in every row"
 REPEATS = "identifiers that occur in several rows"
 #: Numbers further outside the range of training than this share of it are noted.
@@ -368,7 +366,7 @@ def are_all_different(name: str, values: Floats) -> bool:
         return False
     if len(np.unique(values)) < len(values):
         return False
-    dense = len(values) >= DENSE and np.ptp(values) == len(values) - 1
+    dense = len(values) >= LONG and np.ptp(values) == len(values) - 1
     return bool(dense or NAMED.search(name))
 
 

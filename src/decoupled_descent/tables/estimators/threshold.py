@@ -11,17 +11,17 @@ folds choose, and all estimates are of these decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import real_number
+from decoupled_descent.checks import error_interval, real_number
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate
 from decoupled_descent.evaluation.evaluation import Evaluation
-from decoupled_descent.evaluation.kinds import NUMBERS
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.tables.search.stacking import folds_of
 
 Floats = NDArray[np.float64]
@@ -95,8 +95,9 @@ def choose_threshold(
     decided = np.where(found, positive, 1 - positive)
     result = evaluation.with_rule(DecisionRule(value, positive), decided)
     costs = np.where(y == 1, ratio * ~found, 1.0 * found)
-    spent = replace(result, predictions=costs, labels=np.zeros(len(y)), kind=NUMBERS, losses=costs)
+    spent, stderr = mean_with_stderr(costs, evaluation.weights, evaluation.groups)
+    stderr *= evaluation.widening
+    units = len(evaluation.values)
+    cost = Estimate(spent, stderr, error_interval(spent, stderr), "cost", units, result.verdict)
     names = ("sensitivity", "specificity", "ppv", "npv")
-    return Threshold(
-        value, spent.estimate("mae"), *(result.estimate(name) for name in names)
-    ), result
+    return Threshold(value, cost, *(result.estimate(name) for name in names)), result
