@@ -44,7 +44,9 @@ def test_a_threshold_is_chosen_stored_and_used(run, data, tmp_path):
     limit = result["threshold"]
     assert 0 < limit < 0.4
     assert any("rows are predicted as 'no' from a probability of" in one for one in result["notes"])
-    assert dd.load_model(out).columns.threshold == limit
+    saved = dd.load_model(out)
+    assert saved.estimator.decision_rule_.threshold == limit
+    assert (saved.predict(pd.read_csv(data)) == "no").sum() > 60
 
     def predicted(*options):
         status, text, err = run("predict", out, data, *options)

@@ -70,7 +70,7 @@ def test_the_threshold_belongs_to_the_model(tmp_path):
     plain = dd.DecoupledClassifier(**options).fit(X, labels)
     np.testing.assert_array_equal(usual.predict(X), plain.predict(X))
     assert usual.estimate("specificity").value == plain.estimate("sensitivity").value
-    with pytest.raises(ValueError, match="threshold=1.5 must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"threshold=1\.5 must be between 0 and 1"):
         model.with_threshold(1.5)
     with pytest.raises(ValueError, match="positive='maybe' must be one of"):
         dd.DecoupledClassifier(positive="maybe", **options).fit(X, labels)

@@ -15,9 +15,9 @@ from decoupled_descent.tables.search import ranking, ridge_fits
 from decoupled_descent.tables.search.deadline import NAMED, Deadline, check_time_limit
 from decoupled_descent.tables.search.deadline import left_out_in_words as in_words
 from decoupled_descent.tables.search.search import search_models
+from tests.tables.search.problems import evaluated
 
 FEW = ["rbf(1)", "linear", "matern(2)", "laplace1(1)"]
-from tests.tables.search.problems import evaluated
 
 
 class Clock:

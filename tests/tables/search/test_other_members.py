@@ -9,10 +9,10 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.members.growing import FORESTS
 from decoupled_descent.tables.search.other_members import FEWEST
 from decoupled_descent.tables.search.search import search_models
+from tests.tables.search.problems import evaluated
 
 QUICK = {"features": ["linear"], "ridge": 1.0, "progress": False}
 TREES = list(FORESTS)
-from tests.tables.search.problems import evaluated
 
 
 def steps(n=150, seed=0):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import Contender
+from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.tables.analyses.baselines import Baseline, baselines, better_than_guessing
 
@@ -19,18 +21,22 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     X, y = given.pop("X"), given.pop("y")
     linear, guess = baselines(estimator, X, y, **given)
     measure = _measure(estimator)
-    is_beaten = better_than_guessing(own, guess)
     area: tuple[float, ...] = ()
-    if is_beaten and not guess.is_worse:
+    if not guess.is_worse and better_than_guessing(own, guess):
         found = own.estimate("auc")
         area = (found.value, *found.interval)
     return [
         _contender("this model", own, own.error, measure),
         _contender(linear.name, linear.evaluation, linear.loss, measure, linear),
-        _contender(guess.name, guess.evaluation, guess.loss, measure, guess)._replace(
-            is_beaten=is_beaten, area=area
-        ),
+        _contender(guess.name, guess.evaluation, guess.loss, measure, guess)._replace(area=area),
     ]
+
+
+def _usual(evaluation: Evaluation) -> Evaluation:
+    """The same with decisions for the more probable class, by which accuracies are compared."""
+    if evaluation.rule.is_usual or not evaluation.kind.has_classes:
+        return evaluation
+    return evaluation.with_rule(replace(evaluation.rule, threshold=DecisionRule().threshold))
 
 
 def _contender(
@@ -42,8 +48,7 @@ def _contender(
         median = evaluation.estimate("median_absolute_error").value
     return Contender(
         name, evaluation.error, evaluation.stderr,
-        evaluation.estimate(evaluation.kind.score).value, median, gap, stderr, loss, measure,
-        baseline is not None and baseline.is_worse,
+        _usual(evaluation).estimate(evaluation.kind.score).value, median, gap, stderr, loss, measure,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ import pandas as pd
 
 from decoupled_descent.app.cli.baselines import targets
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.checks import percent
+from decoupled_descent.checks import ignoring, percent
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.evaluation.checks.of_evaluations import rows_behind
@@ -96,8 +95,7 @@ def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
     both = []
     for log in (False, True):
         alone = DecoupledRegressor(features=features, stack=False, members=(), log_target=log)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with ignoring(UserWarning):
             both.append(np.abs(alone.fit(X, y, groups=groups).corrected_prediction_ - y))
     one, two = both
     gain = pd.Series(one - two)

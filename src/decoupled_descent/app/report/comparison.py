@@ -34,8 +34,9 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
     given = []
     for other, name in ((guess, "guessing"), (linear, "a linear model")):
         classes = model.median_error is None
-        against = _reason(model, other)
         margin = Z95 * other.gain_stderr
+        unclear = not other.is_beaten and other.gain >= -margin
+        against = _reason(model, other)
         if other is linear and other.gain == margin == 0:
             word, tone, against = "it is one", "note", "no other kind of model was tried"
         elif other is linear and (
@@ -49,19 +50,19 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
                 against = f"its AUC is {area} ({low} to {high}); {against}"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
-            against += "" if other.gain < -margin else ", which is not significant"
+            against = _reason(model, other, ", which is not significant" * unclear)
         if other is guess and classes and word == "yes" and model.score <= other.score:
             word, tone = ONLY_PROBABILITIES, "caution"
         given.append(Answer(f"Better than {name}?", word, tone, against))
     return given
 
 
-def _reason(model: Contender, other: Contender) -> str:
+def _reason(model: Contender, other: Contender, remark: str = "") -> str:
     """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
     ratio = ratio if model.median_error is None else math.sqrt(max(0.0, ratio))
     change = f"{percent(abs(1 - ratio))} {'lower' if ratio < 1 else 'higher'}"
-    against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}"
+    against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}{remark}"
     if model.median_error is not None:
         return f"against “{other.name}”, {against}"
     right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"

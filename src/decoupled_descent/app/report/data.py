@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from decoupled_descent.checks import Z95
+
 if TYPE_CHECKING:
     from decoupled_descent.tables.analyses.coefficients import LinearPart
     from decoupled_descent.tables.analyses.importance import Importance
@@ -56,8 +58,12 @@ class Contender(NamedTuple):
     gain_stderr: float
     loss: float  # the mean loss of the comparison
     measure: str = "error"  # the name of the loss, or of its root for numbers
-    is_beaten: bool = False  # whether the model is better
-    area: tuple[float, ...] = ()  # the model's AUC with its interval, if that decides
+    area: tuple[float, ...] = ()  # the model's AUC with its interval, if that shows it is better
+
+    @property
+    def is_beaten(self) -> bool:
+        """Whether the model is better."""
+        return bool(self.area) or self.gain > Z95 * self.gain_stderr
 
 
 class IntervalWidth(NamedTuple):

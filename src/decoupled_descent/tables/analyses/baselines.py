@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from decoupled_descent.checks import Z95
+from decoupled_descent.checks import Z95, ignoring
 from decoupled_descent.evaluation.comparison import Comparison
 from decoupled_descent.evaluation.evaluation import Evaluation
 
@@ -73,8 +72,7 @@ def baselines(
     if tried != {"linear"}:
         linear = clone(model).set_params(features="linear", stack=False, members=(), verbose=False)
         options = {"sample_weight": sample_weight, "groups": groups, "time": time}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with ignoring(UserWarning):  # the fit of the model has warned already
             linear.fit(X, y, **{name: one for name, one in options.items() if one is not None})
     log = bool(getattr(model, "log_target", False))
     if own.periods is None:
