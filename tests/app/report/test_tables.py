@@ -5,6 +5,8 @@ from decoupled_descent.app.report.tables import KINDS
 from decoupled_descent.tables.analyses.importance import Importance
 from tests.app.report.examples import DIAGNOSIS, changed, classification, regression
 
+RISES = [Importance("a", 1.0, 0.1), Importance("b", 0.0, 0.1)]
+
 
 def test_numbers_stand_to_the_right_and_captions_are_read_out():
     section = render_section("training", classification())

@@ -43,13 +43,13 @@ def _contender(
     name: str, evaluation: Evaluation, loss: float, measure: str, baseline: Baseline | None = None
 ) -> Contender:
     gap, stderr = (0.0, 0.0) if baseline is None else baseline.gap[1:3]
+    score = _usual(evaluation).estimate(evaluation.kind.score).value
     median = None
     if not evaluation.kind.has_classes:
         median = evaluation.estimate("median_absolute_error").value
     return Contender(
-        name, evaluation.error, evaluation.stderr,
-        _usual(evaluation).estimate(evaluation.kind.score).value, median, gap, stderr, loss, measure,
-    )  # fmt: skip
+        name, evaluation.error, evaluation.stderr, score, median, gap, stderr, loss, measure
+    )
 
 
 def _measure(estimator: Any) -> str:

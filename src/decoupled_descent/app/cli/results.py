@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from decoupled_descent.app.cli.baselines import contenders
-from decoupled_descent.app.cli.destination import LEFT_OUT
+from decoupled_descent.app.cli.destination import LEFT_OUT, failure
 from decoupled_descent.app.cli.findings import is_interrupted
 from decoupled_descent.app.cli.left_out import as_csv
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
@@ -86,7 +86,7 @@ def report_data(
         rows=rows,
         analyses=analyses,
         diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
-        notes=[*prepared.notes, *warned, *_out_of_time(estimator)],
+        notes=[*prepared.notes, *warned, *_out_of_time(estimator), *analyses.failed],
     )
     asked = None if prepared.time is not None else next(iter(prepared.time_columns), None)
     return replace(report, next_steps=next_steps(report, data, out, asked))
@@ -184,16 +184,19 @@ def _analyses(
         makers["more_rows"] = lambda: "This was not computed, because of --fast."
     makers = {name: make for name, make in makers.items() if name not in omitted}
     parts: dict[str, Any] = {}
+    failed: list[str] = []
     for name, make in makers.items():
         try:
             parts[name] = make()
         except KeyboardInterrupt:
             parts["missing"] = [PARTS[one] for one in makers if one not in parts]
             break
+        except Exception as error:  # no section may lose a finished model
+            failed.append(f"{PARTS[name]} could not be computed ({failure(error)})")
     if later and prepared.time is not None:
         roots = prepared.task == "regression"
         parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
-    return Analyses(**parts)
+    return Analyses(**parts, failed=failed)
 
 
 def why_not(in_memory: bool, columns: int) -> str:

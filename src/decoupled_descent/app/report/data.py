@@ -273,6 +273,7 @@ class Analyses:
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
     subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words
+    failed: Sequence[str] = ()  # those that could not be computed, in sentences
     over_time: ErrorsOverTime | None = None  # if the estimate is for later rows
 
 
