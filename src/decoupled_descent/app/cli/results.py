@@ -176,7 +176,7 @@ def _analyses(
     }
     omitted = set() if prepared.task == "regression" else {"intervals"}
     if later:  # these are about single rows left out, among rows of all times
-        omitted |= {"intervals", "subgroups", "reasons"}
+        omitted |= {"intervals", "subgroups", "reasons", "more_rows"}
     if not in_memory:
         omitted |= {"subgroups", "reasons"}
     if fast:
