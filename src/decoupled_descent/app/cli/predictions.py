@@ -194,6 +194,8 @@ def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> N
         return outputs[:, 0]
     typical = math.sqrt(max(0.0, estimate(saved)[0]))
     needed = math.ceil(-math.log10(typical / 100)) if 0 < typical < math.inf else 0
+    if needed > MOST_DECIMALS:  # of a target in very small numbers
+        return outputs[:, 0]
     decimals = min(max(saved.columns.decimals, needed), max(0, needed) + 2, MOST_DECIMALS)
     rounded = np.round(outputs[:, 0], decimals) + 0.0
     integers = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
