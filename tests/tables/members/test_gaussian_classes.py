@@ -80,13 +80,8 @@ def test_files(recipe):
     settings, tensors = model.state()
     again = GaussianClasses.restore(settings, tensors, 2)
     torch.testing.assert_close(again.predict(given.X), model.predict(given.X), rtol=0, atol=0)
-    for name in tensors:
-        for damaged in (tensors[name][:-1], tensors[name] * torch.nan):
-            with pytest.raises(ValueError, match="do not match"):
-                GaussianClasses.restore(settings, tensors | {name: damaged}, 2)
-    for ask in (lambda: model.kept_rows(given, torch.arange(2)), lambda: model.check_kept(None)):
-        with pytest.raises(ValueError, match="no intervals"):
-            ask()
+    with pytest.raises(ValueError, match="no intervals"):
+        model.kept_rows(given, torch.arange(2))
     with pytest.raises(ValueError, match="no intervals"):
         model.changes(None, None)
 
