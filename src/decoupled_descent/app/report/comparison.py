@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 def answers(contenders: Sequence[Contender]) -> list[Answer]:
-    """Compare the model, which comes first, with the others by paired tests at the 95 % level."""
+    """Compare the model, which comes first, with the linear model and with guessing."""
     if not contenders:
         return []
     model, linear, guess = contenders
@@ -42,8 +42,11 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
             abs(other.gain) <= margin or abs(other.gain) < NEGLIGIBLE * other.loss
         ):
             word, tone = "about as good", "note"
-        elif other.gain > margin:
+        elif other.is_beaten:
             word, tone = "yes", "ok"
+            if other.area:
+                area, low, high = together(other.area, 0.01)
+                against = f"its AUC is {area} ({low} to {high}); {against}"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
             against += "" if other.gain < -margin else ", which is not significant"
@@ -62,6 +65,8 @@ def _reason(model: Contender, other: Contender) -> str:
     if model.median_error is not None:
         return f"against “{other.name}”, {against}"
     right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"
+    if (other.gain > 0) != (model.score >= other.score):  # the loss decides, so it comes first
+        return f"{against}, although {right}" if other.gain > 0 else f"{against}; {right}"
     return f"{right}; {against}"
 
 

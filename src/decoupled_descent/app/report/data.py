@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from decoupled_descent.tables.analyses.coefficients import LinearPart
+    from decoupled_descent.tables.analyses.importance import Importance
+    from decoupled_descent.tables.analyses.subgroups import Subgroup
     from decoupled_descent.tables.estimators.forward import TimeEstimate
     from decoupled_descent.tables.estimators.learning_curve import LearningCurve
-
-#: Of two classes the second is the one to find, unless its share is above this.
-COMMON = 0.6
 
 
 class MissedClass(NamedTuple):
@@ -56,6 +56,8 @@ class Contender(NamedTuple):
     gain_stderr: float
     loss: float  # the mean loss of the comparison
     measure: str = "error"  # the name of the loss, or of its root for numbers
+    is_beaten: bool = False  # whether the model is better
+    area: tuple[float, ...] = ()  # the model's AUC with its interval, if that decides
 
 
 class IntervalWidth(NamedTuple):
@@ -93,30 +95,6 @@ class ErrorsByRows(NamedTuple):
             "typical error (RMSE)", rows, sizes, of_roots, sizes[-1] - sizes[-2],
             change_stderr / slopes[-2], roots=True,
         )  # fmt: skip
-
-
-class LinearPart(NamedTuple):
-    """The linear models of a mixture, averaged."""
-
-    share: float  # of the mixture
-    unit: str  # of the coefficients
-    #: Name of a feature, its coefficient, and the effect of one standard deviation.
-    effects: Sequence[tuple[str, float, float]]
-    #: Name, coefficient, and how often it stays selected without a part of the rows.
-    selected: Sequence[tuple[str, float, float]] = ()
-
-
-class Subgroup(NamedTuple):
-    """The rows of one category, compared with all other rows."""
-
-    column: str
-    value: str
-    rows: int
-    error: float  # mean log loss or squared error
-    accuracy: float | None  # None for numbers
-    gap: float  # mean loss minus that of the other rows
-    gap_stderr: float
-    is_worse: bool = False  # by more than chance explains, with an allowance for all categories
 
 
 @dataclass(frozen=True)
@@ -224,12 +202,9 @@ class RowPredictions:
 
     @property
     def class_to_find(self) -> int:
-        """The class to find. If none is named, the second, unless most rows belong to it."""
+        """The class to find, of two; the second if none is named."""
         assert self.classes is not None
-        if self.positive in self.classes:
-            return list(self.classes).index(self.positive)
-        of_second = sum(str(one) == str(self.classes[1]) for one in self.labels)
-        return 0 if of_second > COMMON * len(self.labels) else 1
+        return list(self.classes).index(self.positive) if self.positive in self.classes else 1
 
     @property
     def mostly_missed(self) -> list[MissedClass]:
@@ -286,7 +261,7 @@ class Analyses:
 
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
     intervals: Sequence[IntervalWidth] = ()
-    importance: Sequence[tuple[str, float]] | str = ()  # columns, and the rises; or why not
+    importance: Sequence[Importance] | str = ()  # columns, and the rises; or why not
     reasons: Mapping[int, str] = field(default_factory=dict)  # values that misled the model, by row
     coefficients: LinearPart | None = None
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
