@@ -167,7 +167,7 @@ class Grammar:
         import pyarrow as arrow
         from pyarrow import parquet
 
-        n = int(self.one([40, 1000, 10**6]))
+        n = int(self.one([40, 1000, 10**5]))
         value = self.one(["x", "x" * 10**6, b"x" * 10**5, 1.5, 10**12])
         codes = arrow.array(np.zeros(n, np.int8))
         column = arrow.DictionaryArray.from_arrays(codes, arrow.array([value, value]))

@@ -14,7 +14,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_folder
-from decoupled_descent.app.cli.importing import SELDOM, imports
+from decoupled_descent.app.cli.importing import imports
 from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
@@ -84,7 +84,7 @@ def train_and_report(
     ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
     only the first one, of rank 0, writes and prints.
     """
-    with nothing_written(), imports(SELDOM):  # PyTorch takes seconds to import
+    with nothing_written(), imports():  # PyTorch takes seconds to import
         from decoupled_descent.app.cli import findings, folder, privacy, results
         from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
