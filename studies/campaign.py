@@ -335,7 +335,8 @@ def run(case: Case, folder: Path) -> Result:
         process.returncode = os.waitstatus_to_exitcode(status)
     said = (folder / "stderr").read_text("utf-8", "replace")
     errors = [line for line in said.splitlines() if line.startswith(("error:", "interrupted"))]
-    memory, fault = usage.ru_maxrss * 1024, ""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # a child begins with this memory
+    memory, fault = 1024 * usage.ru_maxrss * (usage.ru_maxrss > 1.05 * own), ""
     if seconds > MOST_SECONDS:
         fault = "too long"
     elif memory > MOST_MEMORY:
