@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.networks.agreement import Nearest, nearest_rows
-from decoupled_descent.networks.curvature import Members
+from decoupled_descent.networks.path.curvature import Members
 from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 

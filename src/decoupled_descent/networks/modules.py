@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.objective.losses import (
     Loss,
     check_labels,
@@ -177,8 +177,8 @@ class MeanOutput(nn.Module):
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(modules)
+        self.members = nn.ModuleList(modules)
 
     def forward(self, x: Tensor) -> Tensor:
         """Average the outputs."""
-        return torch.stack([part(x) for part in self.parts]).mean(0)
+        return torch.stack([part(x) for part in self.members]).mean(0)
