@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from decoupled_descent.networks.last_layer import weights_last_first
+
 #: Orders that are tried; they stop at the first that predicts as well. So the level is 1/1001.
 ORDERS = 1000
 #: As many of the last weights are put in order as have so many orders, as a logarithm.
@@ -60,7 +62,7 @@ def label_level(
     some = torch.linspace(0, len(X) - 1, min(len(X), MOST_ROWS)).round().long()
     X, y = X[some.to(X.device)], y[some.to(y.device)]
     given = {}
-    for name, weight in _last_first(model, X[:2]):
+    for name, weight in weights_last_first(model, X[:2]):
         given[name] = weight
         if sum(map(_log_orders, given.values())) > ENOUGH:
             break
@@ -75,28 +77,6 @@ def label_level(
 
 def _mean(losses: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, y: Tensor) -> float:
     return float(losses(outputs, y).double().mean())
-
-
-def _last_first(model: nn.Module, X: Tensor) -> list[tuple[str, Tensor]]:
-    """The matrices of weights by name, those of the layer that is called last at the beginning."""
-    called: list[str] = []
-    layers = {
-        name: [f"{name}.{each}".lstrip(".") for each, p in part.named_parameters(recurse=False)
-               if p.ndim > 1]
-        for name, part in model.named_modules()
-    }  # fmt: skip
-    hooks = [
-        part.register_forward_hook(lambda *_, name=name: called.append(name))
-        for name, part in model.named_modules()
-        if layers[name]
-    ]
-    model(X)
-    for hook in hooks:
-        hook.remove()
-    # a module with layers inside has tokens or positions of its own, which are no last layer
-    inner = {name: any(True for _ in model.get_submodule(name).children()) for name in called}
-    order = sorted(dict.fromkeys(reversed(called)), key=inner.__getitem__)
-    return [(name, model.get_parameter(name)) for layer in order for name in layers[layer]]
 
 
 def _log_orders(weight: Tensor) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.folds import assign_folds, classes_of
-from decoupled_descent.networks.agreement import MOST_WORK, copies, nearest_rows
+from decoupled_descent.networks.agreement import MOST_WORK, NEXT, copies, head_rise, nearest_rows
 from decoupled_descent.networks.folds.checkpoint import FoldSaver
 from decoupled_descent.networks.folds.copy_optimizers import MakeOptimizer, check_make
 from decoupled_descent.networks.folds.loop import Plan, train
@@ -22,6 +22,7 @@ from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.networks.frozen import Frozen, split_frozen
+from decoupled_descent.networks.last_layer import last_features
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
 from decoupled_descent.training.callbacks import as_callbacks
 from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
@@ -246,7 +247,7 @@ class CrossFit:
                 if saver is not None:
                     saver.close()
         run = replace(training.run(reason), frozen=frozen)
-        return replace(run, resemblance=_copies(X, run, self.criterion))
+        return replace(run, resemblance=_resemblance(X, run, RowLosses(self.criterion)))
 
     def _frozen(self) -> Frozen | None:
         """The layers at the beginning that never change, in the mode in which they are trained."""
@@ -254,17 +255,30 @@ class CrossFit:
         return split_frozen(model)
 
 
-def _copies(X: Tensor, run: CrossFitRun, criterion: Criterion) -> dict[str, float]:
-    """Copies of rows in other folds, and whether they err alike; nothing where it takes long."""
+def _resemblance(X: Tensor, run: CrossFitRun, losses: RowLosses) -> dict[str, float]:
+    """Copies and nearest rows in other folds; nothing where it takes long.
+
+    ``X`` are the rows as the copies get them.
+    """
     rows, outputs = run.record.assignment.evaluated, torch.as_tensor(run.record.outputs)
     if outputs.ndim > 2 or X.numel() * len(X) > MOST_WORK or not bool(outputs.isfinite().all()):
         return {}
-    fold, leaf = run.record.assignment.fold[rows], outputs[rows].clone().requires_grad_()
-    with torch.enable_grad():
-        total = RowLosses(criterion)(leaf, run.labels[rows]).sum()
-    (slopes,) = torch.autograd.grad(total, leaf)
-    near = nearest_rows(X[rows.to(X.device)].cpu(), fold)
-    return copies(slopes.reshape(len(fold), -1), near)
+    fold, y = run.record.assignment.fold[rows], run.labels[rows]
+    X = X[rows.to(X.device)]
+    slopes = losses.slopes(outputs[rows], y)
+    near = nearest_rows(X.cpu(), fold)
+    found = copies(slopes, near)
+    if run.record.groups is not None or len(y) <= NEXT.stop:
+        return found
+    model = run.stack.module(run.record.assignment.count, run.weights)
+    features, fitted = last_features(model, X)
+    if features is None or not bool(fitted.isfinite().all()):
+        return found
+    fitted = fitted.cpu().to(outputs)
+    gap = float((losses(outputs[rows], y) - losses(fitted, y)).double().mean())
+    roots = losses.roots(fitted, y)
+    rise = head_rise(features, roots, slopes, losses.slopes(fitted, y), max(0.0, gap), near)
+    return {**found, "rise_in_folds": rise}
 
 
 def _tensor(name: str, values: Any) -> Tensor:

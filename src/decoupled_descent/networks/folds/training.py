@@ -18,7 +18,7 @@ from decoupled_descent.networks.folds.record import Epoch, FoldRecord
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.stacked_module import StackedModule, Tensors
 from decoupled_descent.networks.known_labels import MOST_ROWS, label_level
-from decoupled_descent.networks.row_losses import RowLosses
+from decoupled_descent.networks.row_losses import RowLosses, check_ignored
 from decoupled_descent.networks.run import Start
 from decoupled_descent.training.callbacks import StopReason
 
@@ -67,6 +67,7 @@ class FoldTraining:
         self.record = FoldRecord(assignment, sample_weight, groups)
         self._kept: Tensors = self._stack.snapshot()
         self._given = labels.cpu()
+        check_ignored(criterion, self._given)
         self._labels: Tensor | None = None
         self._transforms = transformed
         self._start = Start(None, independent_start)
