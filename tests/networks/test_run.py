@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -27,4 +28,10 @@ def test_both_kinds_of_runs_are_one_kind():
     assert common <= path.notes.keys() & folds.notes.keys()
     assert path.evaluation.how == "path"
     assert folds.evaluation.how == "folds"
+    for run in (path, folds):
+        same = nn.Linear(3, 2)
+        assert run.load_into(same) is same
+        torch.testing.assert_close(same(X).detach(), run.predict(X).reshape(40, 2))
+        with pytest.raises(ValueError, match="has other parameters than the trained one"):
+            run.load_into(nn.Linear(4, 2))
     assert set(vars(NetworkRun)) <= set(dir(path)) & set(dir(folds))

@@ -123,13 +123,13 @@ class Numbers:
     def loader(self, make: Callable[..., Any]) -> Callable[..., Any]:
         """Make a loader that gives the same batches, and notes their row numbers here."""
 
-        def made(dataset: Any, **options: Any) -> Noting:
-            return Noting(make(Numbered(dataset), **options), self)
+        def made(dataset: Any, **options: Any) -> LoaderWithNumbers:
+            return LoaderWithNumbers(make(WithNumbers(dataset), **options), self)
 
         return made
 
 
-class Numbered(Dataset[Any]):
+class WithNumbers(Dataset[Any]):
     """The rows of a data set with their numbers."""
 
     def __init__(self, dataset: Any) -> None:
@@ -142,7 +142,7 @@ class Numbered(Dataset[Any]):
         return self.dataset[index], index
 
 
-class Noting:
+class LoaderWithNumbers:
     """Batches of a loader, whose row numbers are noted and taken off."""
 
     def __init__(self, loader: Any, numbers: Numbers) -> None:

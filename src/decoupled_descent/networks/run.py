@@ -62,6 +62,22 @@ class NetworkRun(ABC):
     def predict(self, X: Any) -> Tensor:
         """Outputs of the trained network for new rows."""
 
+    def load_into(self, module: nn.Module) -> nn.Module:
+        """Give a module of the user's the trained weights; return it.
+
+        Args:
+            module: The module that was passed for training, or one like it.
+        """
+        try:
+            module.load_state_dict(self.to_module().state_dict())
+        except RuntimeError as error:
+            line = " ".join(str(error).split())
+            raise ValueError(
+                f"module {type(module).__name__} has other parameters than the trained one; use "
+                f"to_module() ({line})"
+            ) from error
+        return module
+
     @property
     def error(self) -> float:
         """The estimated error on new rows."""

@@ -12,7 +12,7 @@ from decoupled_descent.checks import is_finite_number, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.networks.agreement import Nearest, copies, rise
-from decoupled_descent.networks.examples import Examples, Followed
+from decoupled_descent.networks.examples import Examples, LeftOut
 from decoupled_descent.networks.modules import fresh_starts
 from decoupled_descent.networks.path import steps
 from decoupled_descent.networks.path.derivatives import CHUNK, Network
@@ -81,7 +81,7 @@ class DecoupledGaussNewton(Algorithm):
         ... )
         >>> algorithm = dd.DecoupledGaussNewton(ridge=1.0)
         >>> run = dd.fit(X, y, model, algorithm, steps=5, loss="logistic")
-        >>> run.train_error.shape, run.predict(X).shape, type(run.to_module(best=True)).__name__
+        >>> run.train_error.shape, run.predict(X).shape, type(run.to_module()).__name__
         (torch.Size([5]), torch.Size([80]), 'Sequential')
     """
 
@@ -185,7 +185,7 @@ class DecoupledGaussNewton(Algorithm):
         )
         return following, info
 
-    def _problem(self, network: Network, rows: Examples, followed: Followed) -> Problem:
+    def _problem(self, network: Network, rows: Examples, followed: LeftOut) -> Problem:
         options = (float(self.ridge), float(self.rate), self.damping)
         return Problem(network, rows, followed, *options)
 
@@ -221,7 +221,7 @@ class DecoupledGaussNewton(Algorithm):
 
 
 def _resemblance(
-    rows: Examples, followed: Followed, slopes: Tensor, effects: Tensor, factor: float
+    rows: Examples, followed: LeftOut, slopes: Tensor, effects: Tensor, factor: float
 ) -> dict[str, float]:
     """Copies of rows, and the effect of nearest rows, where both rows are followed."""
     place = torch.full((rows.n,), -1, device=followed.rows.device)

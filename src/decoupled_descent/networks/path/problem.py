@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from decoupled_descent.networks.examples import Examples, Followed
+from decoupled_descent.networks.examples import Examples, LeftOut
 from decoupled_descent.networks.path.derivatives import Network
 
 
@@ -18,7 +18,7 @@ class Problem:
 
     network: Network
     rows: Examples
-    followed: Followed
+    followed: LeftOut
     ridge: float
     rate: float  # η
     damping: float | None  # μ if it is fixed

@@ -67,7 +67,7 @@ class Path(NamedTuple):
     errors: Tensor  # by how much Δ is wrong for the few groups that are checked, shape (c, P)
 
 
-class Seen(NamedTuple):
+class Report(NamedTuple):
     """What a step reports of the iterate before it."""
 
     outputs: Tensor  # o(x_i; β_i) of the rows that are followed, shape (r, K)
@@ -89,7 +89,7 @@ def start(problem: Problem, beta: Tensor) -> Path:
     return Path(beta, differences, damping, differences[checked(problem)])
 
 
-def step(problem: Problem, path: Path) -> tuple[Path, Seen]:
+def step(problem: Problem, path: Path) -> tuple[Path, Report]:
     """Move the run with all rows, and those without each of the groups that are followed."""
     rate, followed = problem.rate, problem.followed
     at = _expand(problem, path.beta)
@@ -122,7 +122,7 @@ def step(problem: Problem, path: Path) -> tuple[Path, Seen]:
     numbers = (at.fitted, move.damping, move.bend, drift, contraction, largest / length)
     left_out = outputs[followed.group, followed.rows]
     fitted = at.outputs[followed.rows]
-    return following, Seen(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
+    return following, Report(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
 
 
 class _At(NamedTuple):
