@@ -17,6 +17,7 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.networks.choice import STEPS, Choice, choose
 from decoupled_descent.networks.folds.cross_fit import CrossFit
 from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
 from decoupled_descent.networks.path.run import PathRun
 from decoupled_descent.networks.path.training import as_examples, described
 from decoupled_descent.networks.patience import Patience
@@ -143,6 +144,8 @@ def fit(
     if theta is not None:
         raise ValueError("theta has no effect on a whole module, which starts as it is")
     model, loss = described(objective, loss)
+    X, y = rows_and_labels(X, y)
+    model, y = unwrapped_module(model), labels_for(loss, y)
     if steps is not None:
         whole_number("steps", steps)
     choice = choose(X, y, model, loss, weights, groups, STEPS if steps is None else steps)

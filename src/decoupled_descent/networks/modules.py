@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.checks import ignoring
 from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.given import check_classes
 from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.networks.row_losses import RowLosses, check_ignored
 from decoupled_descent.objective.losses import (
@@ -62,13 +64,21 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
     first = torch.arange(2, device=rows.y.device)  # labels may be all the same
     probe = torch.unique(torch.cat([varied_rows(rows.y, 8), first]))
     outputs = _check_outputs(network, rows.X[probe])
+    check_classes(loss, rows.y, outputs)
     if network.loss.builtin:
         check_labels(network.loss, rows.y, outputs.shape[1])
     else:
         shaped = outputs.squeeze(1) if outputs.shape[1] == 1 and rows.y.ndim == 1 else outputs
         check_rows_one_by_one(network.loss, shaped[:1].expand(8, *shaped.shape[1:]), rows.y)
     with network.differentiable():
-        network.measure(rows.X[probe])
+        try:
+            with ignoring(UserWarning):  # about layers that are not stacked fast
+                network.measure(rows.X[probe])
+        except NotImplementedError as error:
+            name = type(network.module).__name__
+            raise PathError(
+                f"model {name} has a layer without forward-mode derivatives: use CrossFit"
+            ) from error
     return network
 
 

@@ -99,7 +99,8 @@ class RowLosses:
             outputs = like_labels(outputs, y)
             value: Any = self.criterion(outputs, y)
             rows = self(outputs, y).mean()
-        close = torch.isclose(value, rows, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+        rounding = max(ROUNDING, 4 * torch.finfo(outputs.dtype).eps)
+        close = torch.isclose(value, rows, rtol=rounding, atol=rounding, equal_nan=True)
         if value.ndim == 0 and not close:
             raise ValueError(
                 f"criterion is {float(value):.6g} for rows whose mean loss is {float(rows):.6g}; "

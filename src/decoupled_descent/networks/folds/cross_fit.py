@@ -22,6 +22,7 @@ from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.networks.frozen import Frozen, split_frozen
+from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
 from decoupled_descent.networks.last_layer import last_features
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
 from decoupled_descent.training.callbacks import as_callbacks
@@ -84,6 +85,7 @@ class CrossFit:
 
     def __post_init__(self) -> None:
         """Check the arguments."""
+        object.__setattr__(self, "model", unwrapped_module(self.model))
         if not isinstance(self.model, nn.Module):
             raise ValueError(f"model={self.model!r} must be a torch.nn.Module")
         RowLosses(self.criterion)
@@ -128,7 +130,7 @@ class CrossFit:
         Returns:
             The training.
         """
-        labels = _tensor("y", y)
+        labels = _tensor("y", labels_for(self.criterion, y))
         n = len(labels)
         if n < 2:
             raise ValueError(f"y has {n} rows; give at least 2")
@@ -205,7 +207,10 @@ class CrossFit:
         Returns:
             The run. Ctrl-C ends the training with what was reached.
         """
-        X, y = _tensor("X", X), _tensor("y", y)
+        X, y = rows_and_labels(X, y)
+        X, y = _tensor("X", X), _tensor("y", labels_for(self.criterion, y))
+        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), X.dtype)
+        X = X.to(dtype) if X.is_floating_point() else X
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} rows and y {len(y)}; give the same number")
         _check_finite(X=X, y=y)

@@ -17,6 +17,7 @@ from decoupled_descent.networks.folds.copy_optimizers import CopyOptimizers, Mak
 from decoupled_descent.networks.folds.record import Epoch, FoldRecord
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.stacked_module import StackedModule, Tensors
+from decoupled_descent.networks.given import check_classes, labels_for
 from decoupled_descent.networks.known_labels import MOST_ROWS, label_level
 from decoupled_descent.networks.row_losses import RowLosses, check_ignored
 from decoupled_descent.networks.run import Start
@@ -118,6 +119,7 @@ class FoldTraining:
         A copy that sees no row of the batch has loss 0, and does not move in the next update.
         """
         self._check(x, y, rows)
+        y = labels_for(self._criterion, y)
         x, y, rows = x.to(self._stack.device), y.to(self._stack.device), rows.cpu()
         self._look(x)
         trained = self.assignment.trained(rows)
@@ -184,7 +186,8 @@ class FoldTraining:
         first: list[tuple[Tensor, Tensor]] = []  # batches for the test of the start
         with torch.no_grad(), self._stack.mode(False):
             for x, target, rows in _batches(X, y, n):
-                x, target, at = x.to(self._stack.device), target.to(self._stack.device), rows.cpu()
+                target = labels_for(self._criterion, target).to(self._stack.device)
+                x, at = x.to(self._stack.device), rows.cpu()
                 self._look(x)
                 with self._stack.mode(False):
                     result, last = self._left_out(x, at), self._stack.one(self.assignment.count, x)
@@ -192,6 +195,7 @@ class FoldTraining:
                     outputs = torch.zeros(n, *result.shape[1:], dtype=result.dtype)
                     labels = torch.zeros(n, *target.shape[1:], dtype=target.dtype)
                     losses, fitted = losses.to(result.dtype), fitted.to(result.dtype)
+                    check_classes(self._criterion, self._given, last)
                     self._losses.check(last, target)
                 outputs[at], labels[at] = result.cpu(), target.cpu()
                 losses[at] = self._losses(result, target).cpu()

@@ -50,7 +50,6 @@ class Network:
     """
 
     def __init__(self, module: nn.Module, loss: Loss, like: Tensor) -> None:
-        module = getattr(module, "_orig_mod", module)  # as it was before torch.compile
         self.module = copy.deepcopy(module).to(like)
         self.loss = loss
         trained = [(k, v) for k, v in self.module.named_parameters() if v.requires_grad]
@@ -282,6 +281,7 @@ class Network:
             next(self.jacobians(self.start, X[:2], outputs.shape[1]))
         except (RuntimeError, NotImplementedError):  # a layer that torch.func does not stack
             self._mapped = _looped
+            self.direction(self.start, X[:2], self.start)
 
     @contextmanager
     def differentiable(self) -> Iterator[None]:

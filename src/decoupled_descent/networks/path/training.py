@@ -17,6 +17,7 @@ from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.frozen import split_frozen
+from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
 from decoupled_descent.networks.known_labels import label_level
 from decoupled_descent.networks.modules import as_network, call_layers
 from decoupled_descent.networks.path.derivatives import Network
@@ -110,8 +111,10 @@ def fit_network(
     """
     whole_number("steps", steps)
     callbacks = as_callbacks(callbacks)
-    model, loss = described(model, loss)
-    rows, network = prepared(X, y, model, loss, weights, groups)
+    module, loss = described(model, loss)
+    X, y = rows_and_labels(X, y)
+    module, y = unwrapped_module(module), labels_for(loss, y)
+    rows, network = prepared(X, y, module, loss, weights, groups)
     start: dict[str, Any] = {"seed": seed} if state is None else {"state": state}
     if state is None:
         state = algorithm.init(rows, network, seed=seed)
@@ -121,7 +124,7 @@ def fit_network(
     held_out = _held_out(test, network)
     saver = None
     if (folder := as_checkpoint(checkpoint)) is not None:
-        asked = {"algorithm": algorithm, "model": model, "loss": network.loss, "steps": steps}
+        asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps}
         saver = Saver(folder, [trainee], asked | start | {"rows": rows, "test": held_out})
     with progress_bar(steps, _description(algorithm, network, rows), progress) as advance:
         _train(trainee, network, rows, steps, held_out, advance, saver)
