@@ -83,7 +83,7 @@ def records(X, y, task, train, test):
         "accuracy": _record(model, "accuracy", 1.0 * (chances.argmax(1) == own)),
     }
     if len(classes) == 2 and np.bincount(own, minlength=2).min() > 1:
-        area = model.estimate("auc", y[train])
+        area = model.estimate("auc")
         truth = dd.evaluation.Evaluation.of(own, chances).estimate("auc")
         found["AUC"] = [area.value, *area.interval, area.stderr, truth.value, truth.stderr]
     return found

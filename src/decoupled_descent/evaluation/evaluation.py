@@ -7,25 +7,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import interval
+from decoupled_descent.checks import error_interval, share_interval
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.checks.of_evaluations import findings_of
+from decoupled_descent.evaluation.comparison import Comparison, compare
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
+from decoupled_descent.evaluation.forecast import Next, next_mean
 from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
 from decoupled_descent.evaluation.means import (
     Mean,
     effective_count,
-    jackknife,
     mean_with_stderr,
-    of_means,
     share_with_stderr,
     unit_values,
 )
@@ -36,25 +36,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-#: No notes.
-NOTHING: Mapping[str, float] = {}
-
-
-class Comparison(NamedTuple):
-    """How much larger a metric is than that of another model, on the same rows."""
-
-    metric: str
-    difference: float  # of this model minus the other
-    stderr: float
-    interval: tuple[float, float]  # 95 %
-
-    @property
-    def z(self) -> float:
-        """The difference in standard errors."""
-        if self.stderr > 0:
-            return self.difference / self.stderr
-        return math.copysign(math.inf, self.difference) if self.difference else 0.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +61,8 @@ class Evaluation:
         right: A better guess of how often each row is decided rightly, shape (n,), or None.
         models: The number of the model that predicted each row; only rows of the same model are
             compared by "auc". None compares all.
+        periods: The number of the period of each row, 0, 1, …, if models of the past predicted it.
+            All estimates are then for the period after the last one. None if rows have no order.
         pairs: The variance of the error because each row is in the training set of the models for
             the others.
         variance: The variance of the loss of a new row, if it is known better than by the losses.
@@ -110,6 +93,7 @@ class Evaluation:
     decided: Codes | None = None
     right: Floats | None = None
     models: Codes | None = None
+    periods: Codes | None = None
     pairs: float = 0.0
     variance: float | None = None
     optimism: float | None = None
@@ -170,6 +154,11 @@ class Evaluation:
         common = math.sqrt(max(0.0, self.pairs))
         if not (math.isfinite(self.error) and math.isfinite(self.stderr)):
             return math.nan, math.nan
+        if self.periods is not None:
+            return error_interval(self.error, self.stderr)
+        if self.variance is not None:  # known to be larger than the losses show
+            seen = self.kind.least_variance(self.values, self.predictions, self.weights)
+            common = math.hypot(common, math.sqrt(max(0.0, self.variance - seen) / self.count))
         return self.kind.interval(self.values, self.error, self.stderr, common)
 
     @cached_property
@@ -192,10 +181,43 @@ class Evaluation:
 
     @cached_property
     def _mean(self) -> Mean:
+        if self.periods is not None:
+            value, stderr, _ = self.trend
+            return Mean(max(0.0, value) if self.losses.min() >= 0 else value, stderr)
         return mean_with_stderr(
             self.losses, self.weights, self.groups,
             least_variance=self.least_variance, pairs=self.pairs,
         )  # fmt: skip
+
+    @cached_property
+    def by_period(self) -> tuple[Evaluation, ...]:
+        """The evaluation of each period, in order; none if rows have no order."""
+        if self.periods is None:
+            return ()
+        numbers = range(int(self.periods.max()) + 1)
+        return tuple(self._part(self.periods == one) for one in numbers)
+
+    @cached_property
+    def trend(self) -> Next:
+        """The mean loss of the period after the last one."""
+        return self.next_of([(one.error, one.stderr) for one in self.by_period])
+
+    @staticmethod
+    def next_of(means: Sequence[tuple[float, float]]) -> Next:
+        """The next of some means with standard errors, without those that are not known."""
+        known = [one for one in means if math.isfinite(one[0]) and math.isfinite(one[1])]
+        values = np.array(known).reshape(-1, 2)
+        return next_mean(values[:, 0], values[:, 1])
+
+    def _part(self, rows: NDArray[np.bool_]) -> Evaluation:
+        """The evaluation of some rows by themselves."""
+        parts: dict[str, Any] = {
+            name: None if (given := getattr(self, name)) is None else given[rows]
+            for name in ("labels", "predictions", "losses", "weights", "decided", "right", "models")
+        }
+        if self.groups is not None:
+            parts["groups"] = np.unique(self.groups[rows], return_inverse=True)[1].reshape(-1)
+        return replace(self, **parts, periods=None)
 
     @property
     def widening(self) -> float:
@@ -267,11 +289,7 @@ class Evaluation:
             is a jackknife over rows, or groups, widened because each row trains the models that
             predict the others.
         """
-        if isinstance(metric, str):
-            return self._named(metric, self._of_losses(metric) or self._widened(metric))
-        return self._named(*self._wider_function(metric, blocks))
-
-    def _named(self, name: str, found: Metered) -> Estimate:
+        name, found = self._metered(metric, blocks)
         ends = found.ends
         if ends is None:
             ends = math.nan, math.nan
@@ -279,6 +297,39 @@ class Evaluation:
                 ends = found.interval(found.value, found.stderr)
         verdict, reasons = self.verdict, self.reasons
         return Estimate(found.value, found.stderr, ends, name, found.units, verdict, reasons)
+
+    def _metered(self, metric: Metric, blocks: int) -> tuple[str, Metered]:
+        """The name of a metric, and its value with a standard error."""
+        if isinstance(metric, str) and (found := self._of_losses(metric)) is not None:
+            return metric, found
+        if self.periods is not None:
+            return self._of_next_period(metric, blocks)
+        if isinstance(metric, str):
+            name, found = metric, by_name(self, metric)
+        else:
+            name, found = by_function(self, metric, blocks)
+        if self.right is not None and name in ("accuracy", "error_rate"):
+            correct = self.decisions == self.labels
+            value, stderr = share_with_stderr(correct, self.weights, self.groups, self.right)
+            value = value if name == "accuracy" else 1 - value
+            found = found._replace(value=value, stderr=stderr)
+        return name, found._replace(stderr=self.widening * found.stderr)
+
+    def _of_next_period(self, metric: Metric, blocks: int) -> tuple[str, Metered]:
+        """A metric of the next period, from those of the periods in which it is defined."""
+        known, problem = [], None
+        for one in self.by_period:
+            try:
+                known.append(one._metered(metric, blocks))
+            except ValueError as error:  # a period may have one class only
+                problem = error
+        if not known:
+            raise problem or ValueError("there are no periods")
+        value, stderr, _ = self.next_of([(found.value, found.stderr) for _, found in known])
+        name, first = known[0]
+        if first.interval is share_interval:
+            value = min(max(value, 0.0), 1.0)
+        return name, Metered(value, stderr, len(self.losses), None, first.interval)
 
     def _of_losses(self, metric: str) -> Metered | None:
         """A metric that is a function of the mean of our losses; else None."""
@@ -295,20 +346,6 @@ class Evaluation:
         stderr = abs(rise) / (2 * step) * self.stderr
         return Metered(of_mean(self.error, *given), stderr, len(self.values), (low, high))
 
-    def _widened(self, metric: str) -> Metered:
-        """A metric by its name, with a standard error that knows what rows have in common."""
-        found = by_name(self, metric)
-        if self.right is not None and metric in ("accuracy", "error_rate"):
-            correct = self.decisions == self.labels
-            value, stderr = share_with_stderr(correct, self.weights, self.groups, self.right)
-            value = value if metric == "accuracy" else 1 - value
-            found = found._replace(value=value, stderr=stderr)
-        return found._replace(stderr=self.widening * found.stderr)
-
-    def _wider_function(self, metric: Any, blocks: int) -> tuple[str, Metered]:
-        name, found = by_function(self, metric, blocks)
-        return name, found._replace(stderr=self.widening * found.stderr)
-
     def compare(self, other: Evaluation, metric: Metric | None = None) -> Comparison:
         """Compare with another model on the same rows.
 
@@ -323,45 +360,7 @@ class Evaluation:
             The difference (positive: this one is larger), its standard error and its 95 %
             interval.
         """
-        if len(self.losses) != len(other.losses) or not np.array_equal(self.labels, other.labels):
-            raise ValueError(
-                f"other has {len(other.losses)} rows and this evaluation {len(self.losses)}, or "
-                "their labels differ; evaluate both on the same rows, in the same order"
-            )
-        if metric is None:
-            if self.loss != other.loss:
-                raise ValueError(
-                    f"other has the loss {other.loss or 'of its own'!r} and this evaluation "
-                    f"{self.loss or 'of its own'!r}; pass a metric that both have"
-                )
-            pairs = max(self.widening, other.widening) ** 2
-            mean, stderr = mean_with_stderr(self.losses - other.losses, self.weights, self.groups)
-            stderr, name = math.sqrt(pairs) * stderr, self.loss or "loss"
-        else:
-            name, mean, stderr = self._difference(other, metric)
-        return Comparison(name, mean, stderr, interval(mean, stderr))
-
-    def _difference(self, other: Evaluation, metric: Metric) -> tuple[str, float, float]:
-        """The difference of a metric, with a jackknife standard error."""
-        if isinstance(metric, str):
-            name, found = metric, [by_name(each, metric) for each in (self, other)]
-            if found[0].without is None:  # shares: a function that is a mean of rows
-                kind = METRICS[metric]
-                found = [self._share_without(each, kind) for each in (self, other)]
-        else:
-            both = [by_function(each, metric, BLOCKS) for each in (self, other)]
-            name, found = both[0][0], [one[1] for one in both]
-        first, second = found
-        if first.without is None or second.without is None:
-            raise ValueError(f"metric={name!r} cannot be compared; give another one")
-        wider = max(self.widening, other.widening)
-        return name, first.value - second.value, wider * jackknife(first.without - second.without)
-
-    @staticmethod
-    def _share_without(evaluation: Evaluation, kind: Any) -> Metered:
-        rows = kind.rows(evaluation.positive_labels, evaluation.positive_decisions)
-        value, without = of_means(rows, kind.value, evaluation.row_weights, evaluation.units)
-        return Metered(float(value), jackknife(without), len(without), without=without)
+        return compare(self, other, metric)
 
     # Whether to believe it
 
