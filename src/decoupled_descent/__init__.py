@@ -37,9 +37,11 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.descent import rules as rules
     from decoupled_descent.evaluation.checks.diagnosis import diagnose as diagnose
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
-    from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
     from decoupled_descent.networks.fit import fit as fit
-    from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton as DecoupledGaussNewton
+    from decoupled_descent.networks.folds.cross_fit import CrossFit as CrossFit
+    from decoupled_descent.networks.path.algorithm import (
+        DecoupledGaussNewton as DecoupledGaussNewton,
+    )
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.rows.blocks import Rows as Rows
@@ -71,14 +73,14 @@ _NAMES = {
     "save_model": "tables.estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "Checkpoint": "training.checkpoint_file",
-    "CrossFit": "networks.cross_fit",
+    "CrossFit": "networks.folds.cross_fit",
     "DecoupledDescent": "descent",
     "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",
     "GradientDescent": "descent",
     "Objective": "objective",
     "DecoupledNewton": "leave_one_out",
-    "DecoupledGaussNewton": "networks.gauss_newton",
+    "DecoupledGaussNewton": "networks.path.algorithm",
     "OrthogonalDecoupledDescent": "descent",
     "Rows": "rows.blocks",
     "Run": "training.run",
