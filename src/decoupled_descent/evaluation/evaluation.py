@@ -88,6 +88,10 @@ class Evaluation:
         refits: How many models were fitted for this.
         notes: Numbers that the training measured, by name, for the checks.
         given: Findings of checks that were made elsewhere.
+        influence: How far the prediction of each row moves when the row is left out, shape (n,);
+            None if that was not computed.
+        reason: Why the predictions were not obtained by a formula; empty if they were.
+        candidates: The evaluations of all models among which this one was chosen, by name.
 
     Example:
         >>> from decoupled_descent.evaluation import Evaluation
@@ -116,6 +120,9 @@ class Evaluation:
     refits: int = 0
     notes: Mapping[str, float] = field(default_factory=dict)
     given: tuple[Finding, ...] = ()
+    influence: Floats | None = None
+    reason: str = ""
+    candidates: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @classmethod
     def of(cls, labels: Any, predictions: Any, kind: Kind = PROBABILITIES, **others: Any) -> Self:
