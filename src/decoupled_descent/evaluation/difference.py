@@ -96,8 +96,7 @@ class Difference:
         units = self.foreign.task.units
         differences = {
             unit: float(
-                self.shares[units[unit]]
-                @ (losses_of(said, units[unit]) - self.losses[units[unit]])
+                self.shares[units[unit]] @ (losses_of(said, units[unit]) - self.losses[units[unit]])
             )
             for unit, said in self.literal.items()
         }

@@ -16,6 +16,7 @@ from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaEr
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
+from decoupled_descent.evaluation.searches import of_search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,11 +74,33 @@ def evaluate(
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
+    if hasattr(fitted, "cv_results_"):
+        return _of_search(foreign, refits)
+    return _of_model(foreign, refits)
+
+
+def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
+    """Leave rows out of a model, and correct the error by refits."""
     left = _left_out(foreign)
     result = _evaluation(foreign, left)
     if left.is_exact or left.how == "folds" or refits == 0:
         return result
     return _corrected(foreign, left, result, refits)
+
+
+def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
+    """The best model with the price of choosing; or the whole search by folds."""
+
+    def losses(one: Foreign) -> Floats:
+        family = family_of(one.model)
+        if family is None:
+            raise NoFormulaError("a candidate has no formula")
+        return _evaluation(one, family.leave_out(one.model, one.task)).losses
+
+    try:
+        return of_search(foreign, lambda best: _of_model(best, refits), losses)
+    except NoFormulaError as reason:
+        return _evaluation(foreign, by_folds(foreign, str(reason)))
 
 
 def _left_out(foreign: Foreign) -> LeftOut:
@@ -165,5 +188,3 @@ def _with(result: Evaluation, correction: Correction, left: LeftOut) -> Evaluati
         how=f"{left.how} and {refits} refit{'s' * (refits != 1)}",
         notes={**result.notes, "refits": correction.stderr},
     )  # fmt: skip
-
-

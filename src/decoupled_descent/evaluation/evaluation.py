@@ -91,7 +91,8 @@ class Evaluation:
         influence: How far the prediction of each row moves when the row is left out, shape (n,);
             None if that was not computed.
         reason: Why the predictions were not obtained by a formula; empty if they were.
-        candidates: The evaluations of all models among which this one was chosen, by name.
+        candidates: The evaluations of all models among which this one was chosen, by name …
+        chosen: … and its own name.
 
     Example:
         >>> from decoupled_descent.evaluation import Evaluation
@@ -123,6 +124,7 @@ class Evaluation:
     influence: Floats | None = None
     reason: str = ""
     candidates: Mapping[str, Evaluation] = field(default_factory=dict)
+    chosen: str = ""
 
     @classmethod
     def of(cls, labels: Any, predictions: Any, kind: Kind = PROBABILITIES, **others: Any) -> Self:

@@ -55,7 +55,7 @@ class Foreign:
         """A clone, fitted to some rows."""
         from sklearn.base import clone
 
-        options = {}
+        options: dict[str, Any] = {}
         if weights is not None and self.weight_name is not None:
             options[self.weight_name] = weights[rows]
         if self.task.groups is not None and hasattr(self.model, "cv_results_"):

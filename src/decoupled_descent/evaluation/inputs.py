@@ -19,6 +19,8 @@ def foreign_model(
 ) -> Foreign:
     """A model with its rows, or ``ValueError``."""
     name = type(fitted).__name__
+    if name.endswith("ResultsWrapper"):
+        fitted, X, y = _of_statsmodels(fitted, X, y)
     _check_fitted(fitted, name)
     if X is None or y is None:
         raise ValueError(f"X and y are missing: pass the rows that the {name} was fitted to")
@@ -26,12 +28,25 @@ def foreign_model(
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if len(y) != n or n < 3:
         raise ValueError(f"X has {n} rows and y {len(y)}; give the same 3 or more")
-    shape = getattr(X, "shape", (n,))
+    shape: tuple[int, ...] = getattr(X, "shape", (n,))
     expected = getattr(fitted, "n_features_in_", None)
     if expected is not None and len(shape) == 2 and shape[1] != expected:
         raise ValueError(f"X has {shape[1]} columns, and the {name} was fitted to {expected}")
-    weights = _weights(sample_weight, n)
+    weights = as_weights(sample_weight, n)
     return Foreign(fitted, _task(fitted, X, y, weights, as_groups(groups, n)))
+
+
+def _of_statsmodels(results: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Results of statsmodels as a model, with the rows that they keep if none are given."""
+    from decoupled_descent.evaluation.families.statsmodels_results import RESULTS, StatsmodelsModel
+
+    if type(results).__name__ not in RESULTS:
+        raise ValueError(
+            f"fitted={type(results).__name__} is not known; give results of OLS, WLS, GLM or Logit"
+        )
+    X = results.model.exog if X is None else np.asarray(X, np.float64)
+    y = results.model.endog if y is None else y
+    return StatsmodelsModel.of(results), X, y
 
 
 def _check_fitted(fitted: Any, name: str) -> None:
@@ -51,14 +66,12 @@ def _check_fitted(fitted: Any, name: str) -> None:
         raise ValueError(f"the {name} has no predict: pass a classifier or a regressor")
 
 
-def _task(
-    fitted: Any, X: Any, y: Any, weights: Floats | None, groups: Codes | None
-) -> Task:
+def _task(fitted: Any, X: Any, y: Any, weights: Floats | None, groups: Codes | None) -> Task:
     """The rows with their labels as the model has them."""
     kind, name = kind_of(fitted), type(fitted).__name__
     if not kind.has_classes:
         if y.dtype.kind not in "biuf":
-            raise ValueError(f"y holds {y.flat[0]!r}, and the {name} predicts numbers")
+            raise ValueError(f"y holds {y.flat[0].item()!r}, and the {name} predicts numbers")
         y = y.astype(np.float64)
         if not np.isfinite(y).all():
             raise ValueError("y has values that are not finite; drop these rows")
@@ -75,7 +88,8 @@ def _task(
     return Task(X, y, labels, kind, np.asarray(fitted.classes_), weights, groups)
 
 
-def _weights(sample_weight: Any, n: int) -> Floats | None:
+def as_weights(sample_weight: Any, n: int) -> Floats | None:
+    """The weights of the rows, or None for equal ones."""
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, np.float64)

@@ -89,5 +89,9 @@ def register(name: str, family: Family) -> None:
 
 def family_of(model: Any) -> Family | None:
     """The family of a model by the names of its classes; None if there is none."""
-    names = (base.__name__ for base in type(model).__mro__)
+    names = [base.__name__ for base in type(model).__mro__]
+    if "StatsmodelsModel" in names:  # made of results, so the module is imported
+        from decoupled_descent.evaluation.families.statsmodels_results import StatsmodelsFamily
+
+        return StatsmodelsFamily()
     return next((FAMILIES[name] for name in names if name in FAMILIES), None)

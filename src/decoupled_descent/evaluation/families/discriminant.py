@@ -43,7 +43,9 @@ class Discriminant(Family):
         left = np.log((counts - np.eye(len(counts))[task.labels]) / (task.n - 1))
         priors = np.log(np.asarray(model.priors_)) if given else left
         kept = softmax(scores + np.log(model.priors_ if given else shares), 1)
-        return LeftOut(softmax(scores + priors, 1), "moments without the row", kept=kept, is_exact=True)
+        return LeftOut(
+            softmax(scores + priors, 1), "moments without the row", kept=kept, is_exact=True
+        )
 
     def scores(self, model: Any, task: Task, means: Floats, counts: Floats) -> Floats:
         """The log density of each row for each class, without the row, shape (n, K)."""
@@ -110,9 +112,7 @@ class QuadraticDiscriminant(Discriminant):
         return result
 
 
-def _lost_degrees(
-    model: Any, means: Floats, vectors: Floats, values: Floats, n: int
-) -> float:
+def _lost_degrees(model: Any, means: Floats, vectors: Floats, values: Floats, n: int) -> float:
     """What the divisor of the covariance is less than n: by solver and version 0 or K."""
     if model.solver != "svd":
         return 0.0

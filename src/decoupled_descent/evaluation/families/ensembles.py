@@ -33,7 +33,7 @@ class OutOfBag(Family):
         """Average the parts without a row, or its group, in their bag."""
         bags = self.drawn(model, task)
         units = np.arange(task.n) if task.groups is None else task.groups
-        count, total = np.zeros(task.n), 0.0
+        count = np.zeros(task.n)
         sums: Any = 0.0
         squares: Any = 0.0
         for part, bag in enumerate(bags):
@@ -44,7 +44,6 @@ class OutOfBag(Family):
             count += out
             sums = sums + out[:, None] * said
             squares = squares + out[:, None] * said**2
-            total = total + said
         if count.min() < LEAST:
             raise NoFormulaError("some rows are in nearly all bags")
         mean = sums / count[:, None]
@@ -124,5 +123,3 @@ class Bagging(OutOfBag):
         else:
             result[np.arange(task.n), one.predict(X).astype(np.int64)] = 1.0
         return result
-
-

@@ -10,6 +10,7 @@ of rows at the kink alone with a small δ, or of all rows within the bandwidth o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,11 @@ Floats = NDArray[np.float64]
 
 #: Rows this near to a kink, in units of the outputs, are at it.
 AT_KINK = 1e-3
-#: The width of a smoothed kink, as a part of the mean variance of an output.
-WIDTH = 1e-6
+WIDTH = 0.5
 
 
 def at_kinks(
-    columns: Floats, penalty: Floats, slopes: Floats, gradients: Floats, rows: Any
+    columns: Floats, penalty: Floats, slopes: Floats, gradients: Floats, rows: Any, curvatures: Any
 ) -> Minimum:
     """The minimum with the derivatives of the rows at kinks, which balance all others.
 
@@ -40,14 +40,26 @@ def at_kinks(
         slopes: Its first derivatives, shape (q,).
         gradients: Derivatives of the rows' losses, shape (n,); those at kinks do not count.
         rows: Which rows are at kinks, shape (n,).
+        curvatures: Those of the smoothed kinks, shape (n,).
     """
     gradients = np.where(rows, 0.0, gradients)
     missing = -(columns.T @ gradients + slopes)
     if rows.any():
         gradients[rows] = np.linalg.lstsq(columns[rows].T, missing, rcond=None)[0]
-    width = WIDTH * max(1e-300, float(np.square(columns).sum(1).mean()) / max(1.0, penalty.max()))
-    curvatures = np.where(rows, 1 / width, 0.0)
     return Minimum(columns, gradients[:, None], curvatures, penalty, slopes[:, None])
+
+
+def smoothed(errors: Floats, jumps: Floats, *kinks: float) -> Floats:
+    """Second derivatives of smoothed kinks, shape (n,).
+
+    Args:
+        errors: A number for each row, shape (n,).
+        jumps: By how much the derivative of each row's loss jumps, shape (n,).
+        kinks: Where, in the units of the errors.
+    """
+    width = WIDTH * max(1e-300, float(np.std(errors))) * len(errors) ** -0.2
+    near = sum((np.abs(errors - kink) < width).astype(np.float64) for kink in kinks)
+    return np.asarray(jumps * near / (2 * width))
 
 
 class LinearSupport(Family):
@@ -84,7 +96,8 @@ class LinearSupport(Family):
         penalty = np.full(int(moving.sum()), ridge)
         violated, first, second, kinked = self._derivatives(model, task, outputs, k)
         if kinked is not None:
-            return at_kinks(columns, penalty, slopes, violated * first, kinked)
+            at, near = kinked
+            return at_kinks(columns, penalty, slopes, violated * first, at, near)
         gradients = (violated * first)[:, None]
         return Minimum(columns, gradients, violated * second, penalty, slopes[:, None])
 
@@ -95,6 +108,7 @@ class LinearSupport(Family):
         if task.classes is None:
             errors = outputs - task.labels
             beyond, sign = np.abs(errors) - model.epsilon, np.sign(errors)
+            kinks: tuple[Any, ...] = errors, cost, -model.epsilon, model.epsilon
         else:
             from decoupled_descent.evaluation.families.linear import as_weights
 
@@ -102,10 +116,12 @@ class LinearSupport(Family):
             place = 1 if len(task.classes) == 2 else k
             label = np.where(task.labels == place, 1.0, -1.0)
             beyond, sign = 1 - label * outputs, -label
+            kinks = beyond, cost, 0.0
         violated = beyond > 0
         if model.loss.startswith("squared"):
             return violated, 2 * cost * sign * beyond, 2 * cost, None
-        return violated, cost * sign, None, np.abs(beyond) < AT_KINK * max(1.0, outputs.std())
+        at = np.abs(beyond) < AT_KINK * max(1.0, outputs.std())
+        return violated, cost * sign, None, (at, smoothed(*kinks))
 
 
 class Quantile(Family):
@@ -122,11 +138,10 @@ class Quantile(Family):
         slopes = np.concatenate([kink * np.sign(model.coef_[moving]), np.zeros(free.shape[1])])
         errors = task.labels - outputs
         gradients = weights * np.where(errors > 0, -tau, 1 - tau)
-        width = 2 * np.std(outputs - task.labels) * task.n**-0.2
         at = np.abs(errors) < 1e-6 * max(1e-300, np.abs(task.labels).max())
-        exact = at_kinks(columns, np.zeros(len(slopes)), slopes, gradients, at)
-        near = weights * (np.abs(errors) < width) / (2 * width)
+        near = smoothed(errors, weights, 0.0)
+        exact = at_kinks(columns, np.zeros(len(slopes)), slopes, gradients, at, near)
         if columns.shape[1] >= near.astype(bool).sum():
             raise NoFormulaError("too few rows are near to the quantile")
-        minimum = Minimum(columns, exact.gradients, near, exact.penalty)
+        minimum = replace(exact, slopes=None)
         return LeftOut(outputs + minimum.moves(task)[:, 0], "formula", outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,10 @@ class Linear(Family):
         task = task.with_rows(task.matrix)
         problem = self.problem(model, task)
         outputs = task.X @ problem.coefficients + problem.intercepts
-        return by_formula(_minimum(problem, task, outputs), problem.loss, outputs, task)
+        minimum = _minimum(problem, task, outputs)
+        if _stopped_early(model):  # refits will say what that means
+            minimum = replace(minimum, slopes=None)
+        return by_formula(minimum, problem.loss, outputs, task)
 
 
 def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> LeftOut:
@@ -126,6 +129,12 @@ def _gauge(problem: Penalised, place: int) -> tuple[int, ...]:
     """The column of the intercepts, if they may all rise together."""
     free = problem.has_intercept and not problem.intercept_size
     return (place,) if free and problem.coefficients.shape[1] > 1 and problem.loss.is_joint else ()
+
+
+def _stopped_early(model: Any) -> bool:
+    """Whether training made as many steps as it may."""
+    steps, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    return steps is not None and most is not None and bool(np.max(steps) >= most)
 
 
 def columns_of(values: Any) -> Floats:

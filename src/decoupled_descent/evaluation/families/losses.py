@@ -56,7 +56,7 @@ class Squared(Loss):
 
     def slopes(self, outputs: Floats, labels: Any) -> Floats | None:
         """Those of the mean squared error over the outputs."""
-        return 2 * self.gradients(outputs, labels) / outputs.shape[1]
+        return np.asarray(2 * self.gradients(outputs, labels) / outputs.shape[1])
 
 
 class SquaredScores(Squared):
@@ -85,7 +85,7 @@ class Logistic(Loss):
         return np.asarray(expit(outputs) - (labels == 1)[:, None])
 
     def curvatures(self, outputs: Floats, labels: Any) -> Floats:
-        """p (1 − p)."""
+        """P (1 − p)."""
         return np.asarray(expit(outputs) * expit(-outputs))[:, 0]
 
     def predictions(self, outputs: Floats) -> Any:
@@ -128,7 +128,7 @@ class HalfTweedie(Loss):
         """By the output, exactly."""
         mean, y, p = self._mean(outputs), labels[:, None], self.power
         if self.has_log_link:
-            return np.asarray(((2 - p) * mean ** (2 - p) - (1 - p) * y * mean ** (1 - p)))[:, 0]
+            return np.asarray((2 - p) * mean ** (2 - p) - (1 - p) * y * mean ** (1 - p))[:, 0]
         return np.asarray(mean**-p - p * (mean - y) * mean ** (-p - 1))[:, 0]
 
     def predictions(self, outputs: Floats) -> Any:

@@ -32,9 +32,9 @@ ALONE = 1e-9
 MOST = 4000
 #: Pairs of this many rows enter the standard error.
 PAIRED = 1000
-#: If a Newton step moves the outputs by this part of what leaving rows out does, the model was
-#: fitted to other rows. Rows of the same kind that it has not seen give √(n/p) or more.
-FOREIGN = 0.5
+#: The gradient G is zero at the minimum for the rows of the fit. For other rows of the same kind,
+#: GᵀH⁻¹G is about Σ gᵢᵀVᵢgᵢ or more; a fit that is not quite at its minimum has a small part of it.
+FOREIGN = 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,17 +246,11 @@ class Minimum:
         step = self._solved[1]
         if step is None:
             return
-        if self._is_shared:
-            change = self.roots[0].T @ step
-        else:
-            change = np.einsum("kqn,q->nk", self.roots, step[:, 0])
-        own = self._own(task.units, self.gradients)
-        moved, size = (float(np.sqrt(np.square(one).mean())) for one in (change, own))
-        if moved > FOREIGN * size and moved > 1e-8:
+        expected = float((self.gradients * self._own(task.units, self.gradients)).sum())
+        if float(np.square(step).sum()) > FOREIGN * expected + 1e-12:
             raise ValueError(
-                "X and y are not the rows that the model was fitted to: there, one more step of "
-                f"training would change its outputs by {moved:.2g}; pass X, y and sample_weight "
-                "of its fit, or fit it until it converges"
+                "X and y are not the rows that the model was fitted to: for them it is not at its "
+                "minimum; pass X, y, sample_weight of its fit, or fit it until it converges"
             )
 
 

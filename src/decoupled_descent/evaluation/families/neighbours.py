@@ -36,7 +36,9 @@ class Neighbours(Family):
             shares = shares.reshape(*shares.shape, *(1,) * (labels.ndim - 2))
             said = (shares * labels).sum(1) / shares.sum(1)
         else:
-            said = ((labels[:, :, None] == np.arange(len(task.classes))) * shares[:, :, None]).sum(1)
+            said = ((labels[:, :, None] == np.arange(len(task.classes))) * shares[:, :, None]).sum(
+                1
+            )
             said = said / said.sum(1, keepdims=True)
             said = said if task.kind is PROBABILITIES else said.argmax(1)
         return LeftOut(said, "nearest neighbours without the row", is_exact=True)

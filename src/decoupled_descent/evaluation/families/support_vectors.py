@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
-from decoupled_descent.evaluation.families.kinks import WIDTH
+from decoupled_descent.evaluation.families.kinks import smoothed
 from decoupled_descent.evaluation.families.losses import doubt
 from decoupled_descent.evaluation.families.minimum import Minimum
 from decoupled_descent.evaluation.task import Task
@@ -58,7 +58,8 @@ class KernelMinimum(Minimum):
     def diagonal(self) -> Floats:
         """V of each row, shape (n, 1, 1)."""
         sides, solved = self._sides
-        return (np.diag(self.design) - np.einsum("nm,mn->n", sides, solved))[:, None, None]
+        own = np.einsum("nm,mn->n", sides, solved)
+        return np.asarray((np.diag(self.design) - own)[:, None, None])
 
     def block(self, own: Codes) -> Floats:
         """V of some rows."""
@@ -86,8 +87,10 @@ class SupportVectors(Family):
         if task.classes is None:
             dual = np.zeros(task.n)
             dual[model.support_] = model.dual_coef_[0]
-            minimum = _minimum(gram, -dual, model.C * task.row_weights)
             outputs = gram @ dual + model.intercept_[0]
+            cost = model.C * task.row_weights
+            ends = -model.epsilon, model.epsilon
+            minimum = _minimum(gram, -dual, smoothed(outputs - task.labels, cost, *ends))
             return LeftOut(outputs + minimum.moves(task)[:, 0], "formula", outputs)
         if hasattr(model, "predict_proba"):
             raise NoFormulaError("its probabilities come from an inner validation")
@@ -102,7 +105,9 @@ class SupportVectors(Family):
             dual = _dual(model, task, first, second)
             intercept = model.intercept_[pair] * (-1 if count == 2 else 1)
             outputs = gram @ dual + intercept
-            ways = self._moved(task, gram, dual, cost, (first, second))
+            distances = 1 - np.where(task.labels == first, outputs, -outputs)
+            curved = smoothed(distances, cost, 0.0)
+            ways = self._moved(task, gram, dual, curved, (first, second))
             far = doubt(outputs[:, None], (outputs + ways[1])[:, None])
             unsure = np.maximum(unsure, far)
             for own, moved in enumerate(ways):
@@ -114,7 +119,7 @@ class SupportVectors(Family):
 
     @staticmethod
     def _moved(
-        task: Task, gram: Floats, dual: Floats, cost: Floats, pair: tuple[int, int]
+        task: Task, gram: Floats, dual: Floats, curved: Floats, pair: tuple[int, int]
     ) -> list[Floats]:
         """How far outputs move: for the model itself, without each row, and with shares kept."""
         from dataclasses import replace
@@ -127,7 +132,7 @@ class SupportVectors(Family):
         part = replace(
             task, labels=task.labels[rows], X=None, y=None, groups=groups, weights=weights
         )
-        minimum = _minimum(gram[np.ix_(rows, rows)], -dual[rows], cost[rows])
+        minimum = _minimum(gram[np.ix_(rows, rows)], -dual[rows], curved[rows])
         left, kept = np.zeros(task.n), np.zeros(task.n)
         left[rows] = minimum.moves(part)[:, 0]
         kept[rows] = left[rows] + minimum.shifts(part)[:, 0]
@@ -148,9 +153,7 @@ class SupportVectors(Family):
         )
 
 
-def _minimum(gram: Floats, gradients: Floats, cost: Floats) -> KernelMinimum:
-    inside = (np.abs(gradients) > BOUND * cost) & (np.abs(gradients) < (1 - BOUND) * cost)
-    curvatures = np.where(inside, 1 / (WIDTH * np.trace(gram) / len(gram)), 0.0)
+def _minimum(gram: Floats, gradients: Floats, curvatures: Floats) -> KernelMinimum:
     return KernelMinimum(gram, gradients[:, None], curvatures, np.zeros(len(gram)))
 
 
