@@ -1,12 +1,13 @@
 r"""A formula, corrected by literal refits: the difference estimator of survey sampling.
 
-Units are drawn with probabilities that grow with how far the formula moved their losses. The model
-is fitted again without each drawn unit, and the mean difference is added:
+Units are drawn with probabilities that grow with how far the formula moved them. The model is fitted
+again without each drawn unit, and the mean difference is added:
 
 .. math:: \hat e = \frac1n \sum_i ℓ_i^{f} + \frac1m \sum_{k\ \text{drawn}}
-   \frac{ℓ_k^{lit} - ℓ_k^{f}}{n p_k}, \qquad p_i \propto |ℓ_i^{f} - ℓ_i^{fit}| + \text{mean} .
+   \frac{ℓ_k^{lit} - ℓ_k^{f}}{n p_k}, \qquad p_i \propto \text{move}_i + \text{mean} .
 
-It is unbiased for leave-one-out whatever the formula misses. Where the formula is right, all
+The units that moved farthest are refitted in any case: a single row far from all others can make up
+much of the error. It is unbiased for leave-one-out whatever the formula misses. Where the formula is right, all
 differences are zero.
 """
 
@@ -27,6 +28,8 @@ Codes = NDArray[np.int64]
 
 #: The first refits, and the most of them: as many as folds would be fitted.
 FIRST, MOST = 5, 10
+#: As many of them are without the units that moved farthest, instead of drawn ones.
+CERTAIN = 2
 #: Refits are enough when their standard error is this part of the sampling error.
 ENOUGH = 0.2
 
@@ -58,7 +61,7 @@ class Correction:
 
     def promises(self, sampling: float, draws: int) -> bool:
         """Whether the most refits that are allowed will be enough."""
-        return self.size * math.sqrt(draws / MOST) <= ENOUGH * sampling
+        return self.size * math.sqrt((draws - CERTAIN) / (MOST - CERTAIN)) <= ENOUGH * sampling
 
 
 class Difference:
@@ -73,13 +76,19 @@ class Difference:
         sizes = np.array([float(self.shares[own] @ moved[own]) for own in task.units])
         sizes = np.where(np.isfinite(sizes), sizes, sizes[np.isfinite(sizes)].max(initial=1.0))
         chances = sizes + (sizes.mean() or 1.0)
+        self.certain = np.argsort(-sizes, kind="stable")[:CERTAIN].tolist()
+        chances[self.certain] = 0.0
         self.chances = chances / chances.sum()
         self.draws: list[int] = []
         self.literal: dict[int, Any] = {}
         self._generator = np.random.default_rng(0)
 
     def draw(self, count: int) -> None:
-        """Refit without some more units."""
+        """Refit without some more units: those that moved farthest, then drawn ones."""
+        left = [unit for unit in self.certain if unit not in self.literal][:count]
+        for unit in left:
+            self.refit(unit)
+        count -= len(left)
         for unit in self._generator.choice(len(self.chances), count, p=self.chances):
             self.draws.append(int(unit))
             self.refit(int(unit))
@@ -100,13 +109,15 @@ class Difference:
             )
             for unit, said in self.literal.items()
         }
+        certain = sum(differences.get(unit, 0.0) for unit in self.certain)
         values = np.array([differences[unit] / self.chances[unit] for unit in self.draws])
         rows = np.concatenate([units[unit] for unit in self.literal])
         predictions = np.concatenate(list(self.literal.values()))
         if len(self.literal) == len(units):  # nothing is left to chance
             shift, stderr, size = sum(differences.values()), 0.0, 0.0
         else:
-            shift = float(values.mean())
-            stderr = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-            size = math.sqrt(float(np.square(values).mean()) / len(values))
+            drawn = values if len(values) else np.zeros(1)
+            shift = certain + float(drawn.mean())
+            stderr = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
+            size = math.sqrt(float(np.square(drawn).mean()) / len(drawn))
         return Correction(shift, stderr, size, len(self.literal), rows, predictions)

@@ -30,8 +30,8 @@ class LeftOut:
         pairs: The variance of the error because rows train the models for each other.
         excess: How much too large the losses are because the predictions are more variable than
             those of the model, shape (n,); or None.
-        doubt: How likely the formula may decide wrongly, shape (n,), for models without
-            probabilities; None if the change of the losses says it.
+        doubt: How wrong the formula may be for each row, shape (n,), in any unit; None if the
+            change of the losses says it.
         refits: How many models were fitted.
         reason: Why no formula was used, for the report.
         is_exact: Whether the predictions are those of literal refits, or need none for another

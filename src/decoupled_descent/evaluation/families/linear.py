@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
 from decoupled_descent.evaluation.families.losses import Loss, doubt
 from decoupled_descent.evaluation.families.minimum import Minimum, rotated
-from decoupled_descent.evaluation.kinds import DECISIONS
+from decoupled_descent.evaluation.kinds import DECISIONS, PROBABILITIES
 from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
@@ -79,6 +79,8 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
         kept = loss.predictions(left + minimum.shifts(task))
     fitted = loss.predictions(outputs)
     unsure = doubt(outputs, left) if task.kind is DECISIONS else None
+    if task.kind is PROBABILITIES:  # flat parts of a loss hide how far outputs move
+        unsure = np.abs(left - outputs).max(1)
     return LeftOut(loss.predictions(left), "formula", fitted, kept, pairs, doubt=unsure)
 
 

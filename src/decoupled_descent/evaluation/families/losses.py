@@ -182,10 +182,10 @@ def decided(outputs: Floats) -> Any:
 
 
 def doubt(outputs: Floats, left: Floats) -> Floats:
-    """How far outputs move, as a part of their distance from another decision, at most 1."""
+    """How likely another decision is if a move of outputs is known to a half of it, (n,)."""
     if outputs.shape[1] == 1:
         margin, moved = np.abs(left[:, 0]), np.abs(left - outputs)[:, 0]
     else:
         best = np.sort(left, 1)
         margin, moved = best[:, -1] - best[:, -2], 2 * np.abs(left - outputs).max(1)
-    return np.asarray(np.minimum(1.0, moved / np.maximum(margin, 1e-300)))
+    return np.asarray(moved**2 / np.maximum(moved**2 + 4 * margin**2, 1e-300))

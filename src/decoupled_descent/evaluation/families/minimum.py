@@ -30,6 +30,8 @@ FLAT = 1e-11
 ALONE = 1e-9
 #: A coefficient matrix of this many numbers is the largest that is factored.
 MOST = 4000
+#: The gradient for other rows of the same kind has entries of this many standard errors.
+MISSED = 0.5
 #: Pairs of this many rows enter the standard error.
 PAIRED = 1000
 #: The gradient G is zero at the minimum for the rows of the fit. For other rows of the same kind,
@@ -247,11 +249,22 @@ class Minimum:
         if step is None:
             return
         expected = float((self.gradients * self._own(task.units, self.gradients)).sum())
-        if float(np.square(step).sum()) > FOREIGN * expected + 1e-12:
-            raise ValueError(
-                "X and y are not the rows that the model was fitted to: for them it is not at its "
-                "minimum; pass X, y, sample_weight of its fit, or fit it until it converges"
-            )
+        if float(np.square(step).sum()) <= FOREIGN * expected + 1e-12:
+            return
+        if self._gradient_in_stderrs() < MISSED:
+            raise NoFormulaError("it is not at its minimum as precisely as a formula needs")
+        raise ValueError(
+            "X and y are not the rows that the model was fitted to: for them it is not at its "
+            "minimum; pass X, y and sample_weight of its fit, or fit it until it converges"
+        )
+
+    def _gradient_in_stderrs(self) -> float:
+        """The largest entry of the gradient, in units of what it has for rows of the same kind."""
+        assert self.slopes is not None
+        gradient = np.abs(self.design.T @ self.gradients + self.slopes)
+        spread = np.sqrt(np.square(self.design).T @ np.square(self.gradients))
+        moving = self._places >= 0
+        return float((gradient / np.maximum(spread, 1e-300))[moving].max(initial=0.0))
 
 
 def rotated(
