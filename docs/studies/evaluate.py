@@ -102,7 +102,7 @@ def draws(data, sizes, count):
                         yield task, name, n, (X, y, order[:n], order[n : n + 3000])
 
 
-def truth_of(model, foreign, X, y):
+def truth_of(model, X, y):
     """The mean loss of other rows, and the standard deviation of their losses."""
     new = foreign_model(model, X, y)
     losses = new.task.kind.losses(new.task.labels, new.predict(model, np.arange(len(y))))
@@ -123,7 +123,7 @@ def one(model, X, y, train, rest):
     ten = time.perf_counter() - start
     labels = foreign.task.labels
     by_ten = foreign.task.kind.losses(labels, folds).mean()
-    truth, spread = truth_of(model, foreign, X[rest], y[rest])
+    truth, spread = truth_of(model, X[rest], y[rest])
     unit = spread / len(train) ** 0.5
     low, high = evaluation.interval
     slack = 1.96 * spread / len(rest) ** 0.5  # of the truth
@@ -171,7 +171,9 @@ def literal(data, count):
             if formula.how != "folds" and unit > 0:
                 gaps = [(each.error - exact.error) / unit for each in (formula, auto)]
                 rows[name].append((*gaps, auto.how == "folds"))
-    print("| model | cases | formula: mean, rms | with refits: mean, rms | within 0.25 | by folds |")
+    print(
+        "| model | cases | formula: mean, rms | with refits: mean, rms | within 0.25 | by folds |"
+    )
     print("|---|---|---|---|---|---|")
     everything = [case for cases in rows.values() for case in cases]
     for name, cases in [*sorted(rows.items()), ("all", everything)]:

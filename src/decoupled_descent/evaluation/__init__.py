@@ -1,6 +1,7 @@
 """How good a model is on new rows, and how sure that is."""
 
 from decoupled_descent.evaluation.checks import Diagnosis, diagnose
+from decoupled_descent.evaluation.comparing import Comparison
 from decoupled_descent.evaluation.comparison import (
     CorrectedError,
     Difference,
@@ -10,7 +11,7 @@ from decoupled_descent.evaluation.comparison import (
 )
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate
-from decoupled_descent.evaluation.evaluation import Comparison, Evaluation
+from decoupled_descent.evaluation.evaluation import Evaluation
 
 __all__ = [
     "Comparison",

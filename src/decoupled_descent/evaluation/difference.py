@@ -1,14 +1,14 @@
 r"""A formula, corrected by literal refits: the difference estimator of survey sampling.
 
-Units are drawn with probabilities that grow with how far the formula moved them. The model is fitted
-again without each drawn unit, and the mean difference is added:
+Units are drawn with probabilities that grow with how far the formula moved them. The model is
+fitted again without each drawn unit, and the mean difference is added:
 
 .. math:: \hat e = \frac1n \sum_i ℓ_i^{f} + \frac1m \sum_{k\ \text{drawn}}
    \frac{ℓ_k^{lit} - ℓ_k^{f}}{n p_k}, \qquad p_i \propto \text{move}_i + \text{mean} .
 
-The units that moved farthest are refitted in any case: a single row far from all others can make up
-much of the error. It is unbiased for leave-one-out whatever the formula misses. Where the formula is right, all
-differences are zero.
+The units that moved farthest are refitted in any case: a single row far from all others can make
+up much of the error. The result is unbiased for leave-one-out whatever the formula misses. Where
+the formula is right, all differences are zero.
 """
 
 from __future__ import annotations

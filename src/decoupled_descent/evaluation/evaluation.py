@@ -7,15 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import interval
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.checks.of_evaluations import findings_of
+from decoupled_descent.evaluation.comparing import Comparison, all_pairs, compared
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
@@ -23,38 +23,20 @@ from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
 from decoupled_descent.evaluation.means import (
     Mean,
     effective_count,
-    jackknife,
     mean_with_stderr,
-    of_means,
     share_with_stderr,
     unit_values,
 )
 from decoupled_descent.evaluation.metrics import METRICS
+from decoupled_descent.evaluation.showing import as_html, drawn
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from matplotlib.figure import Figure
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-#: No notes.
-NOTHING: Mapping[str, float] = {}
-
-
-class Comparison(NamedTuple):
-    """How much larger a metric is than that of another model, on the same rows."""
-
-    metric: str
-    difference: float  # of this model minus the other
-    stderr: float
-    interval: tuple[float, float]  # 95 %
-
-    @property
-    def z(self) -> float:
-        """The difference in standard errors."""
-        if self.stderr > 0:
-            return self.difference / self.stderr
-        return math.copysign(math.inf, self.difference) if self.difference else 0.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,6 +137,22 @@ class Evaluation:
             f"Evaluation({self.error_name} {self.error:.4g} ({low:.4g} to {high:.4g}), "
             f"{len(self.losses)} rows, {self.how}, {self.verdict})"
         )
+
+    def _repr_html_(self) -> str:
+        """The error and the verdict as a table, for notebooks."""
+        return as_html(self)
+
+    def plot(self) -> Figure:
+        """Draw what the predictions are worth, with 95 % intervals.
+
+        Probabilities: how often classes occur where they are predicted, and the ROC curve of two
+        classes. Classes: how many rows of each class are recognised. Numbers: true and predicted
+        numbers, and the mean error by the prediction.
+
+        Returns:
+            A figure; ``dd.plotting.save_figure`` writes it to a file.
+        """
+        return drawn(self)
 
     # The error
 
@@ -332,45 +330,12 @@ class Evaluation:
             The difference (positive: this one is larger), its standard error and its 95 %
             interval.
         """
-        if len(self.losses) != len(other.losses) or not np.array_equal(self.labels, other.labels):
-            raise ValueError(
-                f"other has {len(other.losses)} rows and this evaluation {len(self.losses)}, or "
-                "their labels differ; evaluate both on the same rows, in the same order"
-            )
-        if metric is None:
-            if self.loss != other.loss:
-                raise ValueError(
-                    f"other has the loss {other.loss or 'of its own'!r} and this evaluation "
-                    f"{self.loss or 'of its own'!r}; pass a metric that both have"
-                )
-            pairs = max(self.widening, other.widening) ** 2
-            mean, stderr = mean_with_stderr(self.losses - other.losses, self.weights, self.groups)
-            stderr, name = math.sqrt(pairs) * stderr, self.loss or "loss"
-        else:
-            name, mean, stderr = self._difference(other, metric)
-        return Comparison(name, mean, stderr, interval(mean, stderr))
+        return compared(self, other, metric)
 
-    def _difference(self, other: Evaluation, metric: Metric) -> tuple[str, float, float]:
-        """The difference of a metric, with a jackknife standard error."""
-        if isinstance(metric, str):
-            name, found = metric, [by_name(each, metric) for each in (self, other)]
-            if found[0].without is None:  # shares: a function that is a mean of rows
-                kind = METRICS[metric]
-                found = [self._share_without(each, kind) for each in (self, other)]
-        else:
-            both = [by_function(each, metric, BLOCKS) for each in (self, other)]
-            name, found = both[0][0], [one[1] for one in both]
-        first, second = found
-        if first.without is None or second.without is None:
-            raise ValueError(f"metric={name!r} cannot be compared; give another one")
-        wider = max(self.widening, other.widening)
-        return name, first.value - second.value, wider * jackknife(first.without - second.without)
-
-    @staticmethod
-    def _share_without(evaluation: Evaluation, kind: Any) -> Metered:
-        rows = kind.rows(evaluation.positive_labels, evaluation.positive_decisions)
-        value, without = of_means(rows, kind.value, evaluation.row_weights, evaluation.units)
-        return Metered(float(value), jackknife(without), len(without), without=without)
+    @property
+    def comparisons(self) -> dict[tuple[str, str], Comparison]:
+        """All pairs of candidates, by their names."""
+        return all_pairs(self.candidates)
 
     # Whether to believe it
 
@@ -419,6 +384,7 @@ class Evaluation:
             "effective_rows": self.count,
             "how": self.how,
             "refits": self.refits,
+            "reason": self.reason,
             "optimism": self.optimism,
             "diagnosis": self.diagnosis.to_dict(),
         }
