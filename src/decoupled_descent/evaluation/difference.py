@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 #: The first refits, and the most of them: as many as folds would be fitted.
-FIRST, MOST = 5, 10
+FIRST, MOST = 4, 10
 #: As many of them are without the units that moved farthest, instead of drawn ones.
 CERTAIN = 2
 #: Refits are enough when their standard error is this part of the sampling error.

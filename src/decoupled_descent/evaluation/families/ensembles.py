@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
 from decoupled_descent.evaluation.kinds import PROBABILITIES
 from decoupled_descent.evaluation.task import Task
+from decoupled_descent.objective.losses import LEAST
 
 Floats = NDArray[np.float64]
 
@@ -49,17 +51,25 @@ class OutOfBag(Family):
         mean = sums / count[:, None]
         variance = (squares / count[:, None] - mean**2).clip(0) * (count / (count - 1))[:, None]
         extra = variance * (1 / count - 1 / len(bags))[:, None]
-        excess = _excess(task, mean, extra)
+        excess = _excess(task, mean, extra, count, len(bags))
         shaped = mean if task.kind is PROBABILITIES else mean.reshape(task.labels.shape)
         return LeftOut(shaped, "out of bag", excess=excess, is_exact=True)
 
 
-def _excess(task: Task, mean: Floats, extra: Floats) -> Floats:
-    """How much too large losses are, because fewer parts are averaged than in the model."""
+def _excess(task: Task, mean: Floats, extra: Floats, count: Floats, parts: int) -> Floats:
+    """How much too large losses are, because fewer parts are averaged than in the model.
+
+    A class that none of m parts predicts has probability 0, and the largest loss. None of all M
+    parts predicts it with probability √((m + ½)/(M + ½)) (Jeffreys' prior); otherwise about one
+    does.
+    """
     if task.classes is None:
         return np.asarray(extra.mean(1))
     own, chance = (one[np.arange(task.n), task.labels] for one in (extra, mean))
-    return np.asarray(np.log1p(own / np.maximum(chance, 1e-9) ** 2) / 2)
+    never = np.sqrt((count + 0.5) / (parts + 0.5))
+    saved = (1 - never) * (-math.log(LEAST) - math.log(parts))
+    usual = np.log1p(own / np.maximum(chance, 1e-9) ** 2) / 2
+    return np.where(chance > 0, usual, saved)
 
 
 class Forest(OutOfBag):
