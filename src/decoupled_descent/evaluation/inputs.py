@@ -92,7 +92,7 @@ def as_weights(sample_weight: Any, n: int) -> Floats | None:
     """The weights of the rows, or None for equal ones."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, np.float64)
+    weights = np.array(sample_weight, np.float64)  # a copy, which may be written to
     if weights.shape != (n,) or not np.isfinite(weights).all() or weights.min() < 0:
         raise ValueError(f"sample_weight must be {n} numbers of at least 0, one for each row")
     if not (weights > 0).sum() > 1:

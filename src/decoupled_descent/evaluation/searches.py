@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from decoupled_descent.evaluation.choice import price_of_choice
+from decoupled_descent.evaluation.comparison import price_of_choice
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
 from decoupled_descent.evaluation.families.interface import NoFormulaError
@@ -47,7 +47,7 @@ def of_search(
             np.arange(foreign.task.n), foreign.task.weights
         )
         each.append(losses(replace(foreign, model=fitted)))
-    price = price_of_choice(np.stack(each), foreign.task.weights, foreign.task.groups)
+    price = price_of_choice(each, foreign.task.weights, foreign.task.groups)
     result = evaluate_model(best)
     return replace(
         result, losses=result.losses + price, optimism=price, refits=result.refits + len(each)

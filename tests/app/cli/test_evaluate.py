@@ -66,7 +66,11 @@ def test_numbers_with_weights(run, tmp_path):
         (lambda one: one, ("--target", "sick"), "there is no column 'sick'"),
         (lambda one: one[["ill"]], ("--target", "ill"), "no columns of predictions"),
         (lambda one: one.assign(first=2.0), ("--target", "ill"), "give a class or 2"),
-        (lambda one: one.where(one.index > 0), ("--target", "ill"), "missing values"),
+        (
+            lambda one: one.assign(first=one["first"].where(one.index > 0)),
+            ("--target", "ill"),
+            "missing values",
+        ),
     ],
 )
 def test_bad_files_get_one_line(run, frame, tmp_path, change, options, message):

@@ -17,7 +17,7 @@ from decoupled_descent.objective.losses import LEAST
 Floats = NDArray[np.float64]
 
 #: A row must be out of this many bags.
-LEAST = 3
+FEWEST = 3
 
 
 class OutOfBag(Family):
@@ -46,7 +46,7 @@ class OutOfBag(Family):
             count += out
             sums = sums + out[:, None] * said
             squares = squares + out[:, None] * said**2
-        if count.min() < LEAST:
+        if count.min() < FEWEST:
             raise NoFormulaError("some rows are in nearly all bags")
         mean = sums / count[:, None]
         variance = (squares / count[:, None] - mean**2).clip(0) * (count / (count - 1))[:, None]

@@ -31,12 +31,12 @@ ALONE = 1e-9
 #: A coefficient matrix of this many numbers is the largest that is factored.
 MOST = 4000
 #: The gradient for other rows of the same kind has entries of this many standard errors.
-MISSED = 0.5
+MISSED = 0.3
 #: Pairs of this many rows enter the standard error.
 PAIRED = 1000
 #: The gradient G is zero at the minimum for the rows of the fit. For other rows of the same kind,
 #: GᵀH⁻¹G is about Σ gᵢᵀVᵢgᵢ or more; a fit that is not quite at its minimum has a small part of it.
-FOREIGN = 0.3
+FOREIGN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
