@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
 from decoupled_descent.evaluation.families.losses import Loss, doubt
-from decoupled_descent.evaluation.families.minimum import Minimum, rotated
+from decoupled_descent.evaluation.families.minimum import MOST, Minimum, rotated
+from decoupled_descent.evaluation.families.probes import ProbedMinimum
 from decoupled_descent.evaluation.kinds import DECISIONS, PROBABILITIES
 from decoupled_descent.evaluation.task import Task
 
@@ -78,10 +79,24 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
     if task.kind.has_classes:
         kept = loss.predictions(left + minimum.shifts(task))
     fitted = loss.predictions(outputs)
+    excess = _excess(minimum, loss, outputs, left, task)
     unsure = doubt(outputs, left) if task.kind is DECISIONS else None
     if task.kind is PROBABILITIES:  # flat parts of a loss hide how far outputs move
         unsure = np.abs(left - outputs).max(1)
-    return LeftOut(loss.predictions(left), "formula", fitted, kept, pairs, doubt=unsure)
+    return LeftOut(loss.predictions(left), "formula", fitted, kept, pairs, excess, unsure)
+
+
+def _excess(
+    minimum: Minimum, loss: Loss, outputs: Floats, left: Floats, task: Task
+) -> Floats | None:
+    """How much too large losses are because a random estimate of the moves has a variance."""
+    halves = [
+        task.kind.losses(task.labels, loss.predictions(outputs + moved))
+        for moved in minimum.halves()
+    ]
+    if not halves:
+        return None
+    return np.asarray(np.mean(halves, 0) - task.kind.losses(task.labels, loss.predictions(left)))
 
 
 def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
@@ -97,7 +112,7 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
     d, penalised = len(beta), problem.intercept_size > 0
     own_ridge, own_kink = (penalised * one for one in (problem.ridge, problem.kink))
     moving = _moving(problem)
-    if moving is None and problem.ridge > 0 and d > task.n:
+    if moving is None and problem.ridge > 0 and MOST >= task.n < d:
         columns, penalty, slopes = rotated(task.X, np.full(d, problem.ridge), task.X @ beta, free)
         last = len(penalty) - free.shape[1]
         penalty[last:] = own_ridge
@@ -116,7 +131,9 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
     if moving is not None and curvatures.ndim > 1:
         active = np.concatenate([moving[rows], np.ones((free.shape[1], beta.shape[1]), bool)])
     gauge = _gauge(problem, int(rows.sum()))
-    return Minimum(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
+    large = columns.shape[1] > MOST and curvatures.ndim == 1
+    kind = ProbedMinimum if large else Minimum
+    return kind(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
 
 
 def _moving(problem: Penalised) -> NDArray[np.bool_] | None:

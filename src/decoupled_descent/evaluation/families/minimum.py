@@ -245,11 +245,11 @@ class Minimum:
 
     def _check_rows(self, task: Task) -> None:
         """Refuse rows to which the model was not fitted: their gradient is not zero."""
-        step = self._solved[1]
-        if step is None:
+        missed = self._decrement()
+        if missed is None:
             return
         expected = float((self.gradients * self._own(task.units, self.gradients)).sum())
-        if float(np.square(step).sum()) <= FOREIGN * expected + 1e-12:
+        if missed <= FOREIGN * expected + 1e-12:
             return
         if self._gradient_in_stderrs() < MISSED:
             raise NoFormulaError("it is not at its minimum as precisely as a formula needs")
@@ -257,6 +257,15 @@ class Minimum:
             "X and y are not the rows that the model was fitted to: for them it is not at its "
             "minimum; pass X, y and sample_weight of its fit, or fit it until it converges"
         )
+
+    def _decrement(self) -> float | None:
+        """GᵀH⁻¹G of the gradient G, which is zero at the minimum; None if it is not known."""
+        step = self._solved[1]
+        return None if step is None else float(np.square(step).sum())
+
+    def halves(self) -> list[Floats]:
+        """The moves by each half of a random estimate; nothing is random here."""
+        return []
 
     def _gradient_in_stderrs(self) -> float:
         """The largest entry of the gradient, in units of what it has for rows of the same kind."""
