@@ -31,7 +31,7 @@ ORDER = [
     ["networks"],
     ["integrations"],
     ["tables.columns", "tables.features"],
-    ["tables.members", "tables.search", "tables.estimators"],
+    ["tables.members", "tables.search", "tables.estimators", "tables.analyses"],
     ["app.files", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]
 LEVEL = {

@@ -83,10 +83,8 @@ def records(X, y, task, train, test):
         "accuracy": _record(model, "accuracy", 1.0 * (chances.argmax(1) == own)),
     }
     if len(classes) == 2 and np.bincount(own, minlength=2).min() > 1:
-        area = model.estimate("auc", y[train])
-        truth = dd.evaluation.estimate.estimate(
-            "auc", torch.from_numpy(own), torch.from_numpy(chances[:, 1]), "probabilities"
-        )
+        area = model.estimate("auc")
+        truth = dd.evaluation.Evaluation.of(own, chances).estimate("auc")
         found["AUC"] = [area.value, *area.interval, area.stderr, truth.value, truth.stderr]
     return found
 

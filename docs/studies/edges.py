@@ -96,7 +96,7 @@ def classified(seed, setting, weights=None, members="auto"):
     below, above = model.estimated_test_error_interval_
     auc = [0.5, 0.5, True]
     if chances.shape[1] == 2:
-        area, truth = model.estimate("auc", y), roc_auc_score(labels, chances[:, 1])
+        area, truth = model.estimate("auc"), roc_auc_score(labels, chances[:, 1])
         auc = [area.value, truth, area.interval[0] <= truth <= area.interval[1]]
     return [
         accuracy, right, low <= right <= high, *auc, error, loss, below <= loss <= above,

@@ -14,8 +14,8 @@ from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
-#: Squares of numbers above this, or below its inverse, are outside the range of float64.
-LARGEST = 1e150
+#: Above this number, or below its inverse, variances of squares are outside of float64.
+LARGEST = 1e70
 #: The names of the estimated scores, by task.
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 #: Verdicts on an estimate, from good to bad.

@@ -108,3 +108,11 @@ def test_the_price_of_choice_counts_groups_and_weights():
     assert price(list(alone), weights=3 * ones) == pytest.approx(price(list(alone)))
     assert price(twice) < 0.9 * price(list(alone))
     assert price([alone[0]]) == 0
+
+
+def test_all_pairs():
+    y = np.arange(30.0)
+    models = {name: dd.evaluate(predictions=y + k, y=y) for k, name in enumerate("abc")}
+    pairs = dd.evaluation.comparison.all_pairs(models)
+    assert list(pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert pairs["a", "c"].difference == pytest.approx(-4)

@@ -129,7 +129,7 @@ def test_weights_groups_and_effective_rows():
 def test_one_class_says_nothing():
     found = Evaluation.of(np.ones(200, int), np.tile([0.01, 0.99], (200, 1)))
     assert found.verdict == "do not trust"
-    assert "All rows have the same class" in found.reasons[0]
+    assert "All rows have the same label" in found.reasons[0]
 
 
 def test_the_worst_finding_decides_and_others_are_kept():

@@ -262,7 +262,8 @@ def test_out_of_fold_outputs_are_those_of_the_copies():
         torch.testing.assert_close(alone, run.outputs[k == FOLDS])
     losses = F.cross_entropy(run.outputs, y, reduction="none")
     assert run.error == pytest.approx(float(losses.mean()), abs=1e-12)
-    assert run.stderr == pytest.approx(float(losses.std() / 60**0.5), abs=1e-12)
+    assert run.stderr >= float(losses.std() / 60**0.5)  # large losses may not have occurred
+    assert run.stderr == run.evaluation.stderr
     assert run.best_step == 4
     assert run.selection_bias == 0
 

@@ -86,7 +86,6 @@ def main(folder):
     rows = dd.Rows(X[span], torch.zeros(SIZES[rank]), group=group)
     y = labels("two")[span]
     for name, call in {
-        "network": lambda: dd.DecoupledClassifier(method="orthogonal").fit(rows, y),
         "groups": lambda: dd.DecoupledClassifier().fit(rows, y, groups=y[:5]),
         "missing": lambda: dd.DecoupledClassifier().fit(rows, y, groups=[None] * len(y)),
         "zero": lambda: dd.DecoupledRegressor().fit(rows, y, sample_weight=1.0 - y),

@@ -42,7 +42,6 @@ def test_estimators_are_those_of_one_process(name, parts, monkeypatch):
 def test_what_is_refused_is_said(parts):
     for part in parts:
         refused = part["refused"]
-        assert "method='orthogonal' needs all rows in one process" in refused["network"]
         assert refused["groups"].startswith("groups has shape (5,) and 0 missing value(s)")
         assert "missing value(s); pass one value for each of the" in refused["missing"]
         assert refused["zero"].startswith("sample_weight is 0 in row")

@@ -1,8 +1,8 @@
 """How good a model is on new rows, and how sure that is."""
 
 from decoupled_descent.evaluation.checks import Diagnosis, diagnose
-from decoupled_descent.evaluation.comparing import Comparison
 from decoupled_descent.evaluation.comparison import (
+    Comparison,
     CorrectedError,
     Difference,
     one_standard_error,

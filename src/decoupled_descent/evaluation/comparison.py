@@ -1,21 +1,100 @@
-r"""The choice among configurations, and its uncertainty.
+r"""Comparisons of models on the same rows, and the choice among them.
 
-All configurations are trained on the same rows, so their losses are compared row by row. The
-standard error of a *difference* is far smaller than that of either error, and it is the relevant
-one.
+Losses are compared row by row. The standard error of a *difference* is far smaller than that of
+either error, and it is the relevant one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.evaluation.means import unit_values
+from decoupled_descent.checks import interval
+from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
+from decoupled_descent.evaluation.means import jackknife, mean_with_stderr, of_means, unit_values
+from decoupled_descent.evaluation.metrics import METRICS
+
+if TYPE_CHECKING:
+    from decoupled_descent.evaluation.estimate import Metric
+    from decoupled_descent.evaluation.evaluation import Evaluation
+
+
+class Comparison(NamedTuple):
+    """How much larger a metric is than that of another model, on the same rows."""
+
+    metric: str
+    difference: float  # of this model minus the other
+    stderr: float
+    interval: tuple[float, float]  # 95 %
+
+    @property
+    def z(self) -> float:
+        """The difference in standard errors."""
+        return Difference(self.difference, self.stderr).z
+
+
+def compare(one: Evaluation, other: Evaluation, metric: Metric | None = None) -> Comparison:
+    """Compare two models on the same rows; see :meth:`Evaluation.compare`."""
+    if len(one.losses) != len(other.losses) or not np.array_equal(one.labels, other.labels):
+        raise ValueError(
+            f"other has {len(other.losses)} rows and this evaluation {len(one.losses)}, or "
+            "their labels differ; evaluate both on the same rows, in the same order"
+        )
+    if metric is None and one.loss != other.loss:
+        raise ValueError(
+            f"other has the loss {other.loss or 'of its own'!r} and this evaluation "
+            f"{one.loss or 'of its own'!r}; pass a metric that both have"
+        )
+    if one.periods is not None and other.periods is not None:
+        pairs = zip(one.by_period, other.by_period, strict=True)
+        each = [_difference(*pair, metric) for pair in pairs]
+        name = each[0][0]
+        mean, stderr, _ = one.next_of([(gap, own) for _, gap, own in each])
+    else:
+        name, mean, stderr = _difference(one, other, metric)
+    return Comparison(name, mean, stderr, interval(mean, stderr))
+
+
+def all_pairs(candidates: Mapping[str, Evaluation]) -> dict[tuple[str, str], Comparison]:
+    """Compare each pair of models that have names."""
+    pairs = combinations(candidates, 2)
+    return {(a, b): compare(candidates[a], candidates[b]) for a, b in pairs}
+
+
+def _difference(
+    one: Evaluation, other: Evaluation, metric: Metric | None
+) -> tuple[str, float, float]:
+    """The name of a metric, its difference, and the standard error of the difference."""
+    wider = max(one.widening, other.widening)
+    if metric is None:
+        mean, stderr = mean_with_stderr(one.losses - other.losses, one.weights, one.groups)
+        return one.loss or "loss", mean, wider * stderr
+    if isinstance(metric, str):
+        name, found = metric, [_with_rows_left_out(each, metric) for each in (one, other)]
+    else:
+        both = [by_function(each, metric, BLOCKS) for each in (one, other)]
+        name, found = both[0][0], [each[1] for each in both]
+    first, second = found
+    if first.without is None or second.without is None:
+        raise ValueError(f"metric={name!r} cannot be compared; give another one")
+    return name, first.value - second.value, wider * jackknife(first.without - second.without)
+
+
+def _with_rows_left_out(evaluation: Evaluation, metric: str) -> Metered:
+    """A metric by its name, with its values without each unit; shares as functions of means."""
+    found = by_name(evaluation, metric)
+    if found.without is not None or metric not in METRICS:
+        return found
+    kind = METRICS[metric]
+    rows = kind.rows(evaluation.positive_labels, evaluation.positive_decisions)
+    value, without = of_means(rows, kind.value, evaluation.row_weights, evaluation.units)
+    return Metered(float(value), jackknife(without), len(without), without=without)
 
 
 class Difference(NamedTuple):
@@ -62,8 +141,7 @@ def paired_difference(losses: Tensor, reference: Tensor) -> Difference:
             f"losses of shape {tuple(losses.shape)} and {tuple(reference.shape)} cannot be "
             "compared row by row; both runs must come from the same rows"
         )
-    deviation, mean = torch.std_mean(losses.double() - reference.double())
-    return Difference(float(mean), float(deviation) / len(losses) ** 0.5)
+    return Difference(*mean_with_stderr(losses.double() - reference.double()))
 
 
 def one_standard_error(losses: Tensor, order: Sequence[int] | None = None) -> int:
@@ -119,8 +197,7 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
         raise ValueError(f"losses has shape {tuple(losses.shape)}; it must be (K, n) with n ≥ 2")
     losses = losses.double().cpu()
     best = int(losses.mean(1).argmin())
-    error, n = float(losses[best].mean()), losses.shape[1]
-    stderr = float(losses[best].std()) / n**0.5
+    (error, stderr), n = mean_with_stderr(losses[best]), losses.shape[1]
     behind = [paired_difference(row, losses[best]) for row in losses]
     contenders = losses[[difference.mean <= 4 * difference.stderr for difference in behind]]
     if len(contenders) < 2:

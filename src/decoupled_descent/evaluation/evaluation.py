@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import error_interval
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.checks.of_evaluations import findings_of
-from decoupled_descent.evaluation.comparing import Comparison, all_pairs, compared
+from decoupled_descent.evaluation.comparison import Comparison, all_pairs, compare
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
-from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
+from decoupled_descent.evaluation.estimation import BLOCKS, metered
+from decoupled_descent.evaluation.forecast import Next, next_mean
 from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
 from decoupled_descent.evaluation.means import (
     Mean,
     effective_count,
     mean_with_stderr,
-    share_with_stderr,
     unit_values,
 )
-from decoupled_descent.evaluation.metrics import METRICS
-from decoupled_descent.evaluation.showing import as_html, drawn
+from decoupled_descent.evaluation.showing import as_dict, as_html, drawn
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,6 +62,8 @@ class Evaluation:
         right: A better guess of how often each row is decided rightly, shape (n,), or None.
         models: The number of the model that predicted each row; only rows of the same model are
             compared by "auc". None compares all.
+        periods: The number of the period of each row, 0, 1, …, if models of the past predicted it.
+            All estimates are then for the period after the last one. None if rows have no order.
         pairs: The variance of the error because each row is in the training set of the models for
             the others.
         variance: The variance of the loss of a new row, if it is known better than by the losses.
@@ -97,6 +99,7 @@ class Evaluation:
     decided: Codes | None = None
     right: Floats | None = None
     models: Codes | None = None
+    periods: Codes | None = None
     pairs: float = 0.0
     variance: float | None = None
     optimism: float | None = None
@@ -177,6 +180,11 @@ class Evaluation:
         common = math.sqrt(max(0.0, self.pairs))
         if not (math.isfinite(self.error) and math.isfinite(self.stderr)):
             return math.nan, math.nan
+        if self.periods is not None:
+            return error_interval(self.error, self.stderr)
+        if self.variance is not None:  # known to be larger than the losses show
+            seen = self.kind.least_variance(self.values, self.predictions, self.weights)
+            common = math.hypot(common, math.sqrt(max(0.0, self.variance - seen) / self.count))
         return self.kind.interval(self.values, self.error, self.stderr, common)
 
     @cached_property
@@ -189,20 +197,54 @@ class Evaluation:
         """The variance of the loss of a new row, with large losses that have not occurred."""
         if self.variance is not None:
             return self.variance
-        if self.loss != self.kind.metric or np.ndim(self.labels) > 1 or not self._is_finite:
+        if self.loss != self.kind.metric or np.ndim(self.labels) > 1 or not self.is_finite:
             return 0.0
         return self.kind.least_variance(self.values, self.predictions, self.weights)
 
     @property
-    def _is_finite(self) -> bool:
+    def is_finite(self) -> bool:
+        """Whether all losses are finite."""
         return bool(np.isfinite(self.losses).all())
 
     @cached_property
     def _mean(self) -> Mean:
+        if self.periods is not None:
+            value, stderr, _ = self.trend
+            return Mean(max(0.0, value) if self.losses.min() >= 0 else value, stderr)
         return mean_with_stderr(
             self.losses, self.weights, self.groups,
             least_variance=self.least_variance, pairs=self.pairs,
         )  # fmt: skip
+
+    @cached_property
+    def by_period(self) -> tuple[Evaluation, ...]:
+        """The evaluation of each period, in order; none if rows have no order."""
+        if self.periods is None:
+            return ()
+        numbers = range(int(self.periods.max()) + 1)
+        return tuple(self._part(self.periods == one) for one in numbers)
+
+    @cached_property
+    def trend(self) -> Next:
+        """The mean loss of the period after the last one."""
+        return self.next_of([(one.error, one.stderr) for one in self.by_period])
+
+    @staticmethod
+    def next_of(means: Sequence[tuple[float, float]]) -> Next:
+        """The next of some means with standard errors, without those that are not known."""
+        known = [one for one in means if math.isfinite(one[0]) and math.isfinite(one[1])]
+        values = np.array(known).reshape(-1, 2)
+        return next_mean(values[:, 0], values[:, 1])
+
+    def _part(self, rows: NDArray[np.bool_]) -> Evaluation:
+        """The evaluation of some rows by themselves."""
+        parts: dict[str, Any] = {
+            name: None if (given := getattr(self, name)) is None else given[rows]
+            for name in ("labels", "predictions", "losses", "weights", "decided", "right", "models")
+        }
+        if self.groups is not None:
+            parts["groups"] = np.unique(self.groups[rows], return_inverse=True)[1].reshape(-1)
+        return replace(self, **parts, periods=None)
 
     @property
     def widening(self) -> float:
@@ -274,11 +316,7 @@ class Evaluation:
             is a jackknife over rows, or groups, widened because each row trains the models that
             predict the others.
         """
-        if isinstance(metric, str):
-            return self._named(metric, self._of_losses(metric) or self._widened(metric))
-        return self._named(*self._wider_function(metric, blocks))
-
-    def _named(self, name: str, found: Metered) -> Estimate:
+        name, found = metered(self, metric, blocks)
         ends = found.ends
         if ends is None:
             ends = math.nan, math.nan
@@ -286,35 +324,6 @@ class Evaluation:
                 ends = found.interval(found.value, found.stderr)
         verdict, reasons = self.verdict, self.reasons
         return Estimate(found.value, found.stderr, ends, name, found.units, verdict, reasons)
-
-    def _of_losses(self, metric: str) -> Metered | None:
-        """A metric that is a function of the mean of our losses; else None."""
-        kind = METRICS.get(metric)
-        if kind is None or kind.of_mean is None or not self.loss or not self._is_finite:
-            return None
-        if METRICS[self.loss].takes is not kind.takes or np.ndim(self.labels) > 1:
-            return None
-        rows = kind.rows(self.labels, self.kind.given(kind.takes, self.predictions, self.decisions))
-        of_mean, given = kind.of_mean, (rows, self.row_weights)
-        step = 1e-6 * abs(self.error) + 1e-300
-        rise = of_mean(self.error + step, *given) - of_mean(self.error - step, *given)
-        low, high = sorted(of_mean(end, *given) for end in self.interval)
-        stderr = abs(rise) / (2 * step) * self.stderr
-        return Metered(of_mean(self.error, *given), stderr, len(self.values), (low, high))
-
-    def _widened(self, metric: str) -> Metered:
-        """A metric by its name, with a standard error that knows what rows have in common."""
-        found = by_name(self, metric)
-        if self.right is not None and metric in ("accuracy", "error_rate"):
-            correct = self.decisions == self.labels
-            value, stderr = share_with_stderr(correct, self.weights, self.groups, self.right)
-            value = value if metric == "accuracy" else 1 - value
-            found = found._replace(value=value, stderr=stderr)
-        return found._replace(stderr=self.widening * found.stderr)
-
-    def _wider_function(self, metric: Any, blocks: int) -> tuple[str, Metered]:
-        name, found = by_function(self, metric, blocks)
-        return name, found._replace(stderr=self.widening * found.stderr)
 
     def compare(self, other: Evaluation, metric: Metric | None = None) -> Comparison:
         """Compare with another model on the same rows.
@@ -330,7 +339,7 @@ class Evaluation:
             The difference (positive: this one is larger), its standard error and its 95 %
             interval.
         """
-        return compared(self, other, metric)
+        return compare(self, other, metric)
 
     @property
     def comparisons(self) -> dict[tuple[str, str], Comparison]:
@@ -372,28 +381,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Error, score, how, and the verdict with its findings, for JSON."""
-        score = self.estimate(self.kind.score) if np.ndim(self.labels) == 1 else None
-        low, high = self.interval
-        return {
-            "metric": self.loss or "loss",
-            "error": self.error,
-            "stderr": self.stderr,
-            "interval": [low, high],
-            "score": None if score is None else _described(score),
-            "rows": len(self.losses),
-            "effective_rows": self.count,
-            "how": self.how,
-            "refits": self.refits,
-            "reason": self.reason,
-            "optimism": self.optimism,
-            "diagnosis": self.diagnosis.to_dict(),
-        }
+        return as_dict(self)
 
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), default=float, indent=2)
-
-
-def _described(estimate: Estimate) -> dict[str, Any]:
-    names = ("metric", "value", "stderr", "interval")
-    return {name: getattr(estimate, name) for name in names}

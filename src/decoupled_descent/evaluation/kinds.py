@@ -78,17 +78,21 @@ class Probabilities(Kind):
         return rule.decide(predictions) if np.ndim(predictions) == 2 else None
 
     def least_variance(self, values: Floats, predictions: Any, weights: Floats | None) -> float:
-        """The variance if the predicted probabilities were true.
+        """The larger of two: if the probabilities were true, and with one more mistake.
 
-        A weight counts by its square, as it does in the variance of the values.
+        The first counts large losses as often as the probabilities say; a weight counts by its
+        square, as it does in the variance of the values. The second counts one more row, whose
+        class is not the most probable one: n rows cannot show that there are fewer such rows.
         """
         chances = np.maximum(predictions, LEAST)
-        shares = np.ones(len(chances)) if weights is None else weights
+        shares = np.ones(len(chances)) if weights is None else weights / weights.mean()
         losses = -np.log(chances)
         mean = (chances * losses).sum(1)
         own = (chances * np.square(losses)).sum(1) - np.square(mean)
         between = np.square(mean - shares @ mean / shares.sum())
-        return float(np.square(shares / shares.mean()) @ (own + between)) / len(mean)
+        expected = float(np.square(shares) @ (own + between)) / len(mean)
+        mistaken = -np.log(np.maximum(1 - chances.max(1), LEAST))
+        return max(expected, variance_with_one_more(values, float(shares @ mistaken / len(mean))))
 
     def interval(
         self, values: Floats, error: float, stderr: float, common: float

@@ -77,12 +77,12 @@ def mean_with_stderr(
     return Mean(float(values.mean()), stderr)
 
 
-def variance_with_one_more(values: Floats) -> float:
-    """The variance of a new loss, where the largest loss of n counts once more.
+def variance_with_one_more(values: Floats, loss: float | None = None) -> float:
+    """The variance of a new loss, where a large loss counts once more: by default the largest.
 
     A new loss is larger than all n that were observed with probability 1/(n + 1).
     """
-    return deviation(np.append(values, values.max())) ** 2
+    return deviation(np.append(values, values.max() if loss is None else loss)) ** 2
 
 
 def effective_count(weights: Any = None, groups: Any = None, n: int | None = None) -> float:
@@ -166,5 +166,6 @@ def deviation(values: Floats) -> float:
 
 
 def _tensor(values: Any) -> torch.Tensor:
-    given = values if isinstance(values, torch.Tensor) else np.asarray(values)
-    return torch.as_tensor(given).detach().cpu()
+    if isinstance(values, torch.Tensor):
+        return values.detach().cpu()
+    return torch.from_numpy(np.ascontiguousarray(values))

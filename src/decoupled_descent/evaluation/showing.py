@@ -17,12 +17,38 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from decoupled_descent.evaluation.estimate import Estimate
     from decoupled_descent.evaluation.evaluation import Evaluation
 
 Floats = NDArray[np.float64]
 
 #: As many parts of equal size of the predictions have a mean of their own.
 PARTS = 10
+
+
+def as_dict(evaluation: Evaluation) -> dict[str, Any]:
+    """Error, score, how, and the verdict with its findings, for JSON."""
+    score = evaluation.estimate(evaluation.kind.score) if np.ndim(evaluation.labels) == 1 else None
+    low, high = evaluation.interval
+    return {
+        "metric": evaluation.loss or "loss",
+        "error": evaluation.error,
+        "stderr": evaluation.stderr,
+        "interval": [low, high],
+        "score": None if score is None else _described(score),
+        "rows": len(evaluation.losses),
+        "effective_rows": evaluation.count,
+        "how": evaluation.how,
+        "refits": evaluation.refits,
+        "reason": evaluation.reason,
+        "optimism": evaluation.optimism,
+        "diagnosis": evaluation.diagnosis.to_dict(),
+    }
+
+
+def _described(estimate: Estimate) -> dict[str, Any]:
+    names = ("metric", "value", "stderr", "interval")
+    return {name: getattr(estimate, name) for name in names}
 
 
 def as_html(evaluation: Evaluation) -> str:

@@ -32,7 +32,7 @@ class WithStandardError(Metric):
         >>> metric.update(torch.tensor([-1.0, 2.0]), torch.tensor([0, 1]))
         >>> metric.update(torch.tensor([-1.0, -3.0]), torch.tensor([1, 0]))
         >>> metric.compute()
-        {'accuracy': tensor(0.7500), 'accuracy_stderr': tensor(0.2500)}
+        {'accuracy': tensor(0.7500), 'accuracy_stderr': tensor(0.1712)}
     """
 
     full_state_update = False

@@ -103,15 +103,11 @@ def test_following_the_advice_removes_what_it_is_about(tmp_path, case):
 
 
 def test_the_logarithm_of_a_skewed_target(tmp_path):
-    """Far more rows make up the error, and the error in the units of the target is lower."""
+    """Following the advice lowers the error in the units of the target."""
     plain = trained(tmp_path, prices())
     log = trained(tmp_path, prices(), Wishes(log_target=True), log_target=True)
-    few, more = (
-        next(one for one in model.diagnostics_.findings if one.name == "rows behind the error")
-        for model in (plain, log)
-    )
+    few = next(one for one in plain.diagnostics_.findings if one.name == "rows behind the error")
     assert few.status == "note"
     assert few.advice.startswith("check row 13, with ")
     assert few.advice.endswith("or train with --log-target")
-    assert more.value > 5 * few.value
     assert log.estimated_test_error_ < plain.estimated_test_error_

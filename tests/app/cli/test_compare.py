@@ -84,3 +84,32 @@ def test_estimates_that_are_not_to_be_trusted_are_named(run, tmp_path):
     assert status == 0
     assert "Do not rely on this: the verdict on A is “do not trust” (" in out
     assert "duplicate rows" in out
+
+
+def test_one_number_for_one_thing(run, tmp_path):
+    """The headline, JSON, the comparison with others and ``compare`` state the same numbers."""
+    frame = table(150)[["a", "b", "town", "answer", "price"]]
+    for target, name, metric in (
+        ("answer", "log loss", "accuracy"),
+        ("price", "squared error", ""),
+    ):
+        frame.drop(columns="price" if target == "answer" else "answer").to_csv(
+            tmp_path / "t.csv", index=False
+        )
+        stated = {}
+        for folder, options in (("one", ()), ("two", ("--features", "linear"))):
+            given = ("train", tmp_path / "t.csv", "--target", target, "--out", tmp_path / folder)
+            status, text, err = run(*given, "--fast", "--json", *options)
+            assert status == 0, err
+            stated[folder] = json.loads(text)
+        compared = json.loads(run("compare", tmp_path / "one", tmp_path / "two", "--json")[1])
+        means = compared["measures"][name]["means"]
+        assert means == [stated[k]["estimated_test_error"] for k in ("one", "two")]
+        gap = compared["measures"][name]["difference"]
+        assert gap == pytest.approx(means[0] - means[1])
+        if metric:
+            shares = compared["measures"][metric]["means"]
+            assert shares == [stated[k]["estimated_score"] for k in ("one", "two")]
+        else:
+            root = stated["one"]["measures"]["RMSE"]["estimate"]
+            assert root == pytest.approx(means[0] ** 0.5)

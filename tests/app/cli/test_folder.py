@@ -29,7 +29,8 @@ def test_the_files_agree(run, tmp_path, shop):
     frame = spoilt().drop(columns=["grade", "price"]).dropna(subset="answer")
     columns = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1))
     model = load_model(out)
-    assert model.columns == replace(columns, positive="yes")  # the class to find, by its name
+    assert model.columns == columns
+    assert model.estimator.decision_rule_.positive == 1  # "yes", the class to find by its name
     assert (model.target, model.task) == ("answer", "classification")
     options = {"features": "linear", "ridge": 1.0, "random_state": 0}
     fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])

@@ -69,7 +69,11 @@ def test_other_tasks_are_recognised(run, tmp_path):
     out = tmp_path / "out"
     status, text, err = run("train", data, "--target", "event", "--out", out, *FAST, "--json")
     assert status == 0, err
-    assert "survival model" in " ".join(json.loads(text)["notes"])
+    result = json.loads(text)
+    assert result["verdict"] != "trust"
+    (doubt,) = [one for one in result["findings"] if one["name"] == "another kind of model"]
+    assert doubt["status"] == "caution"
+    assert "survival model" in doubt["reason"]
     tags = [";".join(rng.choice([*"abcdef"], k, replace=False)) for k in rng.integers(1, 5, 60)]
     frame.assign(tags=tags).to_csv(data, index=False)
     status, _, err = run("train", data, "--target", "tags", "--out", out, *FAST)

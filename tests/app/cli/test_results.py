@@ -1,5 +1,6 @@
 """Widths of intervals and the gain from more rows, of models that the command trains."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from decoupled_descent.app.cli.results import (
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.page import render_report
 from decoupled_descent.tables.columns.rules import Columns
+from tests.app.cli.conftest import FAST, table
 
 
 def problem(rows=60, seed=0):
@@ -85,3 +87,23 @@ def test_fast_leaves_out_what_takes_the_longest():
     assert not fast.missing
     assert fast.contenders == slow.contenders
     assert fast.intervals == slow.intervals
+
+
+def test_no_section_of_a_report_loses_the_model(run, tmp_path, monkeypatch):
+    """One analysis and one page fail: the model and all else are there, and both are named."""
+
+    def fail(*_, **__):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("decoupled_descent.app.cli.results.coefficients", fail)
+    monkeypatch.setattr("decoupled_descent.app.cli.folder.model_card", fail)
+    table(60)[["a", "b", "answer"]].to_csv(tmp_path / "t.csv", index=False)
+    given = ("train", tmp_path / "t.csv", "--target", "answer", "--out", tmp_path / "o", *FAST)
+    status, text, err = run(*given, "--json")
+    assert status == 0
+    assert "model-card.md was not written (ZeroDivisionError: float division by zero" in err
+    (note,) = [one for one in json.loads(text)["notes"] if "could not be computed" in one]
+    assert note.startswith("the coefficients of linear models could not be computed (ZeroDiv")
+    names = {one.name for one in (tmp_path / "o").iterdir()}
+    assert {"model.safetensors", "report.html", "left_out.csv"} <= names
+    assert "model-card.md" not in names

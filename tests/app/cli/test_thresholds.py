@@ -1,5 +1,6 @@
 """The class to find, and its threshold, from training to predictions."""
 
+import importlib.util
 import io
 import json
 
@@ -44,7 +45,9 @@ def test_a_threshold_is_chosen_stored_and_used(run, data, tmp_path):
     limit = result["threshold"]
     assert 0 < limit < 0.4
     assert any("rows are predicted as 'no' from a probability of" in one for one in result["notes"])
-    assert dd.load_model(out).columns.threshold == limit
+    saved = dd.load_model(out)
+    assert saved.estimator.decision_rule_.threshold == limit
+    assert (saved.predict(pd.read_csv(data)) == "no").sum() > 60
 
     def predicted(*options):
         status, text, err = run("predict", out, data, *options)
@@ -57,6 +60,33 @@ def test_a_threshold_is_chosen_stored_and_used(run, data, tmp_path):
         rows = predicted(*options)
         expected = np.where(rows["probability_no"] > used, "no", "yes")
         assert rows["prediction"].tolist() == expected.tolist()
+
+
+def test_the_threshold_is_the_same_everywhere(run, data, tmp_path):
+    """predict, load_model, the report, left_out.csv and the exported code decide alike."""
+    out = tmp_path / "o"
+    result = train(run, data, out, "--positive", "no", "--cost-ratio", "20")
+    frame = pd.read_csv(data)
+    new = frame.assign(a=frame["a"] + 0.01)  # no training rows
+    new.drop(columns="answer").to_csv(tmp_path / "new.csv", index=False)
+    said = pd.read_csv(io.StringIO(run("predict", out, tmp_path / "new.csv")[1]))["prediction"]
+    loaded = dd.load_model(out).predict(new)
+    assert loaded.tolist() == said.tolist()
+    assert run("export", out, "--out", tmp_path / "e")[0] == 0
+    code = tmp_path / "e" / "predictor.py"
+    spec = importlib.util.spec_from_file_location("exported", code)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    exported = module.Predictor(tmp_path / "e" / "model.npz").predict(new.to_dict("records"))
+    assert exported == said.tolist()
+    assert (said == "no").sum() > (frame["answer"] == "no").sum()
+    left_out = pd.read_csv(out / "left_out.csv")
+    cases = left_out["true answer"] == "no"
+    own = (left_out["prediction"] == "no")[cases].mean()
+    assert result["measures"]["sensitivity"]["estimate"] == pytest.approx(own, abs=0.05)
+    page = (out / "report.html").read_text()
+    assert f"{result['threshold']:.3g}" in page
+    assert "undefined" not in page
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from decoupled_descent.app.report.data import Analyses, LinearPart
+from decoupled_descent.app.report.data import Analyses
 from decoupled_descent.app.report.page import render_section
+from decoupled_descent.tables.analyses.coefficients import LinearPart
 from tests.app.report.examples import regression
 
 

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 from decoupled_descent.app.report.data import ErrorsOverTime
 from decoupled_descent.app.report.over_time import over_time, sentence
-from decoupled_descent.tables.estimators.forward import Forecast, Piece, TimeEstimate
+from decoupled_descent.tables.estimators.forward import Piece
 
 PIECES = tuple(Piece(f"200{k}", f"200{k + 1}", 10 * k, 10, 4.0 + k, 1.0, 0.5) for k in range(3))
-ESTIMATE = TimeEstimate(
-    PIECES, Forecast(9.0, 1.0, (4.0, 16.0)), Forecast(0.5, 0.1, (0.3, 0.7)), True
+ESTIMATE = SimpleNamespace(
+    pieces=PIECES, error=SimpleNamespace(value=9.0, interval=(4.0, 16.0)), rises=True
 )
 
 

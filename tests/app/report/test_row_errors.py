@@ -3,6 +3,7 @@
 from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.data import IntervalWidth
 from decoupled_descent.app.report.page import render_section
+from decoupled_descent.tables.analyses.importance import Importance
 from tests.app.report.examples import changed, classification, regression
 from tests.app.report.reading import Page
 
@@ -17,10 +18,14 @@ def test_widths_in_words():
     assert "How wide are prediction intervals?" in Page(page).text
 
 
+def rises(**columns):
+    return [Importance(name, rise, 0.1) for name, rise in columns.items()]
+
+
 def test_importance_of_columns_is_in_the_units_of_the_target():
-    data = changed(regression(), importance=[("a", 120.0), ("b", 0.21), ("c", -0.1)])
+    data = changed(regression(), importance=rises(a=120.0, b=0.21, c=-0.1))
     text = Page(render_section("importance", data)).text.replace("\u00a0", " ")
     assert "typical error rises" in text
     assert "a to 11 times b by 10.0 % c not at all" in text  # roots of 121 and 1.21
-    data = classification(importance=[("a", 0.21)])
+    data = classification(importance=rises(a=0.21))
     assert "log loss rises a by 21.0" in Page(render_section("importance", data)).text

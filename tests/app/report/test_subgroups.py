@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from decoupled_descent.app.report.data import Analyses, Subgroup
+from decoupled_descent.app.report.data import Analyses
 from decoupled_descent.app.report.page import render_section
 from decoupled_descent.app.report.subgroups import MOST, worst
+from decoupled_descent.tables.analyses.subgroups import Subgroup
 from tests.app.report.examples import classification
 
 

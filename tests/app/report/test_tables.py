@@ -2,7 +2,10 @@
 
 from decoupled_descent.app.report.page import render_section
 from decoupled_descent.app.report.tables import KINDS
+from decoupled_descent.tables.analyses.importance import Importance
 from tests.app.report.examples import DIAGNOSIS, changed, classification, regression
+
+RISES = [Importance("a", 1.0, 0.1), Importance("b", 0.0, 0.1)]
 
 
 def test_numbers_stand_to_the_right_and_captions_are_read_out():
@@ -18,7 +21,12 @@ def test_every_kind_of_cell_is_written():
     sections = (
         render_section("training", regression()),
         render_section("diagnosis", classification(diagnosis=DIAGNOSIS)),
-        render_section("importance", changed(regression(), importance=[("a", 1.0), ("b", 0.0)])),
+        render_section(
+            "importance",
+            changed(
+                regression(), importance=[Importance("a", 1.0, 0.1), Importance("b", 0.0, 0.1)]
+            ),
+        ),
     )
     marks = {
         "text": '<th scope="row" data-name="column">a</th>',

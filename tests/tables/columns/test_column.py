@@ -142,7 +142,7 @@ def test_numberings_are_dropped_even_with_rows_left_out(start):
         whole = table.set_axis(pd.Index(index), axis=0)
         assert Columns.learn(whole).dropped == ("id",)
         assert Columns.learn(whole.iloc[rows]).dropped == ("id",)
-        assert Columns.learn(whole.iloc[rows].reset_index(drop=True)).dropped == ()
+        assert Columns.learn(whole.iloc[rows].reset_index(drop=True)).dropped == ("id",)
 
 
 def test_not_numberings():
@@ -217,7 +217,7 @@ def test_what_text_may_be_meant_as(values, meant):
 
 def test_dropped_text_may_be_meant_as_numbers():
     weights = [f"{k} {'kg' if k % 2 else 'lb'}" for k in range(100)]
-    table = pd.DataFrame({"a": weights, "b": range(100, 0, -1)})
+    table = pd.DataFrame({"a": weights, "b": np.arange(100, 0, -1) / 7})
     assert "most look like numbers" in Columns.learn(table).notes[0]
 
 
@@ -316,3 +316,31 @@ def test_capitals_that_tell_all_values_apart_matter():
     assert Columns.learn(towns).names == ["a=Ulm", "a=Bonn"]
     assert "(1 other spelling was merged)" in Columns.learn(towns).notes[0]
     assert "capitals" not in Columns.learn(towns).notes[0]
+
+
+@pytest.mark.parametrize("name", ["patient_id", "MRN", "case number", "Patient-Nr.", "caseId"])
+def test_identifiers_that_are_numbers_are_not_used(name):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: 1000 + 7 * rng.permutation(60), "age": rng.normal(size=60)})
+    columns = Columns.learn(frame)
+    assert [one.name for one in columns.columns] == ["age"]
+    assert "different in every row" in columns.notes[0]
+    assert name in columns.notes[0]
+    plain = Columns.learn(frame, plain_columns=[name])
+    assert [one.name for one in plain.columns] == [name, "age"]
+
+
+def test_numbers_that_only_number_the_rows_are_not_used():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"entry": rng.permutation(150) + 1, "age": rng.normal(size=150)})
+    assert Columns.learn(frame).dropped == ("entry",)
+    assert Columns.learn(frame, plain_columns=["entry"]).dropped == ()
+
+
+def test_numbers_of_things_are_used():
+    """All different, but no identifiers: the name says what is counted, or there are gaps."""
+    rng = np.random.default_rng(0)
+    people = rng.choice(100_000, 60, replace=False)
+    for name in ("number of people", "income", "no of steps"):
+        frame = pd.DataFrame({name: people, "age": rng.normal(size=60)})
+        assert Columns.learn(frame).dropped == ()

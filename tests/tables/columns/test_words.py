@@ -27,7 +27,7 @@ def test_against_scikit_learn():
 
 
 def test_columns_of_text():
-    frame = pd.DataFrame({"review": [None, *sentences()[1:]], "x": range(60, 0, -1)})
+    frame = pd.DataFrame({"review": [None, *sentences()[1:]], "x": np.arange(60, 0, -1) / 7})
     columns = Columns.learn(frame)
     assert [column.kind for column in columns.columns] == ["text", "number"]
     X = columns.apply(frame)

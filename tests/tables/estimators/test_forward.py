@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import decoupled_descent as dd
-from decoupled_descent.tables.estimators.forward import next_mean
+from decoupled_descent.evaluation.forecast import next_mean
 
 
 def drifting(n=200, seed=0):
@@ -93,29 +94,35 @@ def test_a_column_of_a_raw_table():
         regressor().fit(X, np.column_stack([y, y]), time=table["day"])
 
 
-def test_the_next_of_several_means():
-    rng = np.random.default_rng(0)
-    inside = []
-    for _ in range(2000):
-        values = 5 + rng.normal(size=6)
-        value, stderr, _ = next_mean(values[:5], np.zeros(5))
-        inside.append(abs(value - values[5]) <= 2 * stderr)
-    assert np.mean(inside) > 0.97
-    line = np.arange(6) + 0.1 * rng.normal(size=6)
-    value, stderr, rises = next_mean(line[:5], np.zeros(5))
-    assert rises
-    assert abs(value - line[5]) <= 2 * stderr
-    assert abs(value - 5) < 0.5
-    assert next_mean(np.ones(5), np.full(5, 0.5))[:2] == (1.0, pytest.approx(0.5 * 2.1**0.5))
-    assert not next_mean(np.ones(5), np.full(5, 0.5))[2]
+def test_all_metrics_are_for_later_rows():
+    """A metric of the next piece is forecast from that of each piece, as the error is."""
+    rng = np.random.default_rng(3)
+    X, t = rng.normal(size=(300, 3)), np.arange(300)
+    y = (X[:, 0] + 0.5 * rng.normal(size=300) > 0).astype(int)
+    model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y, time=t)
+    assert model.evaluation_.how == "later rows"
+    assert len(model.evaluation_.labels) == 150
+    each = []
+    for start in range(150, 300, 30):
+        past, piece = slice(0, start), slice(start, start + 30)
+        alone = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X[past], y[past])
+        each.append(roc_auc_score(y[piece], alone.predict_proba(X[piece])[:, 1]))
+    found = [one.estimate("auc") for one in model.evaluation_.by_period]
+    np.testing.assert_allclose([one.value for one in found], each, rtol=1e-12)
+    expected = next_mean(np.array(each), np.array([one.stderr for one in found]))
+    assert model.estimate("auc").value == pytest.approx(min(1.0, expected.value))
+    assert model.estimate("auc").stderr == pytest.approx(expected.stderr)
+    for metric in ("sensitivity", "specificity", "brier", "f1"):
+        estimate = model.estimate(metric)
+        assert 0 <= estimate.interval[0] < estimate.interval[1] <= 1
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.3, 0.6, 1.0, 3.0])
-def test_trends_that_five_means_hardly_show(slope):
-    rng = np.random.default_rng(1)
-    inside = []
-    for _ in range(2000):
-        values = 5 + slope * np.arange(6) + rng.normal(size=6)
-        value, stderr, _ = next_mean(values[:5], np.zeros(5))
-        inside.append(abs(value - values[5]) <= 2 * stderr)
-    assert np.mean(inside) > 0.95 - 0.01  # two standard errors of this share
+def test_labels_that_turn_round_with_time_are_seen_by_every_metric():
+    """The labels of the later half follow the opposite rule: a model of the past is wrong."""
+    rng = np.random.default_rng(4)
+    X, t = rng.normal(size=(200, 2)), np.arange(200)
+    y = np.where(t < 100, X[:, 0] > 0, X[:, 0] < 0).astype(int)
+    model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y, time=t)
+    first = model.evaluation_.by_period[0]
+    assert first.estimate("auc").value < 0.1
+    assert first.estimate("sensitivity").value < 0.2

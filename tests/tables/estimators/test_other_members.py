@@ -74,7 +74,7 @@ def test_classes_with_weights_and_groups(classes, tmp_path):
     model.fit(X, labels, sample_weight=1 + np.arange(150) % 2, groups=np.arange(150) // 2)
     assert model.mixture_.others
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1, rtol=1e-12)
-    order, _ = model.suspicious_rows(labels)
+    order, _ = model.suspicious_rows()
     assert sorted(order) == list(range(150))
     again = dd.load_model(dd.save_model(model, tmp_path / "m.safetensors")).estimator
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))

@@ -18,10 +18,10 @@ def estimator():
 def test_groups_of_the_piece_are_left_out_of_the_past():
     groups = np.where(np.arange(60) < 10, "a", np.arange(60) // 3)
     groups[45] = "a"
-    errors = Past(estimator(), X, Y, groups=groups).errors_of(PAST, PIECE)
+    predicted = Past(estimator(), X, Y, groups=groups).predict(PAST, PIECE)
     model = estimator().fit(X[10:39], Y[10:39], groups=groups[10:39])  # row 39 is of row 40's group
-    np.testing.assert_allclose(errors.losses, np.square(model.predict(X[40:]) - Y[40:]))
+    np.testing.assert_allclose(predicted.predictions, model.predict(X[40:]))
 
 
 def test_a_past_without_variation_is_refused():
-    assert Past(estimator(), X, np.where(np.arange(60) < 40, 1.0, Y)).errors_of(PAST, PIECE) is None
+    assert Past(estimator(), X, np.where(np.arange(60) < 40, 1.0, Y)).predict(PAST, PIECE) is None

@@ -149,9 +149,7 @@ def test_targets_that_are_refused(y, message):
 def test_targets_whose_squares_are_out_of_range(factor):
     with pytest.raises(ValueError, match=r"y has values up to .* multiply y so that"):
         cheap().fit(X, Y * factor)
-    assert cheap().fit(X, Y * 1e-140).estimated_r2_ == pytest.approx(
-        cheap().fit(X, Y).estimated_r2_
-    )
+    assert cheap().fit(X, Y * 1e-60).estimated_r2_ == pytest.approx(cheap().fit(X, Y).estimated_r2_)
 
 
 FEW = {"features": ["linear", "rbf(1)"]}
@@ -285,7 +283,7 @@ def test_intervals_of_training_rows_leave_the_row_out():
     assert abs(held.mean() - 0.8) < 3 * (0.8 * 0.2 / 40) ** 0.5
 
 
-@pytest.mark.parametrize("unit", [1e-140, 1e-30, 1e30, 1e140])
+@pytest.mark.parametrize("unit", [1e-60, 1e-30, 1e30, 1e60])
 def test_units_of_the_target_do_not_matter(unit):
     options = {"features": "linear", "ridge": 1.0}
     one = dd.DecoupledRegressor(**options).fit(X, Y)

@@ -99,8 +99,9 @@ def test_sample_weights_of_regression_are_repetitions():
     X, y = problems.real(60)
     weights = 1 + np.arange(60) % 3
     copies = np.repeat(np.arange(60), weights)
-    once = Regressor(features=FEW).fit(X, y, sample_weight=weights)
-    often = Regressor(features=FEW).fit(X[copies], y[copies], groups=copies)
+    options = {"features": FEW, "stack": False}  # folds of a mixture are drawn among the rows
+    once = Regressor(**options).fit(X, y, sample_weight=weights)
+    often = Regressor(**options).fit(X[copies], y[copies], groups=copies)
     ridges = [[one["ridge"] for one in model.candidates_] for model in (once, often)]
     np.testing.assert_allclose(*ridges)
     np.testing.assert_allclose(

@@ -6,6 +6,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.tables.search.fits import row_count
 from decoupled_descent.tables.search.search import search_models
+from tests.tables.search.problems import evaluated
 from tests.tables.search.test_search import FEW, predicted, several
 
 
@@ -40,7 +41,7 @@ def test_no_probability_is_surer_than_the_rows_allow():
     result = search_models(X, y, "logistic", features="linear", progress=False)
     assert float(result.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
     assert float(predicted(result, 100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
-    assert result.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
+    assert evaluated(result).stderr > 0.5 / 60  # a mistake that was not seen counts
 
 
 def test_rows_count_by_their_weights():

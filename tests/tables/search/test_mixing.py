@@ -6,6 +6,7 @@ import pytest
 from decoupled_descent.tables.search import mixing as module
 from decoupled_descent.tables.search.search import search_models
 from tests.problems import normal
+from tests.tables.search.problems import evaluated
 
 
 def test_the_largest_error_of_a_number_counts_twice_in_the_standard_error():
@@ -14,6 +15,6 @@ def test_the_largest_error_of_a_number_counts_twice_in_the_standard_error():
     result = search_models(X, y, "squared", features="linear", ridge=1.0, progress=False)
     losses = result.losses.numpy()
     widened = np.append(losses, losses.max()).var(ddof=1)
-    pairs = result.estimate.stderr**2 - widened / 40
+    pairs = evaluated(result).stderr ** 2 - widened / 40
     assert widened > losses.var(ddof=1)
     assert pairs == pytest.approx(module._pair_covariance(result.best, 0), rel=1e-6)

@@ -9,6 +9,7 @@ from decoupled_descent.tables.features.kernel_map import Kernel
 from decoupled_descent.tables.search import ridge_fits as module
 from decoupled_descent.tables.search.fits import fitted_outputs
 from decoupled_descent.tables.search.search import search_models
+from tests.tables.search.problems import evaluated
 from tests.tables.search.test_search import FEW, log_loss, predicted, products, several, straight
 
 
@@ -115,4 +116,4 @@ def test_ridges_of_many_rows_are_chosen_on_some(monkeypatch):
     assert all(one.rows.n == 400 for one in result.fits)
     fresh, labels = products(3000, seed=7)
     losses = log_loss(predicted(result, fresh), labels)
-    assert abs(result.estimate.error - losses.mean()) < 3 * result.estimate.stderr
+    assert abs(evaluated(result).error - losses.mean()) < 3 * evaluated(result).stderr

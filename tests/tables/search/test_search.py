@@ -7,6 +7,7 @@ import torch
 from decoupled_descent.tables.estimators.mixture import Mixture
 from decoupled_descent.tables.search import ranking, ridge_fits
 from decoupled_descent.tables.search.search import search_models
+from tests.tables.search.problems import evaluated
 
 FEW = ["linear", "rbf(1)", "matern(2)"]
 
@@ -55,7 +56,7 @@ def test_it_finds_curvature():
     assert float((predictions.argmax(1) == labels).double().mean()) > 0.85
     linear = [one for one in result.fits if one.features.name == "linear"]
     assert linear  # it is fitted in any case
-    assert min(one.error for one in linear) > result.estimate.error + 0.2
+    assert min(one.error for one in linear) > evaluated(result).error + 0.2
 
 
 def test_linear_data_keep_the_linear_model():
@@ -83,9 +84,9 @@ def test_the_estimate_is_the_error_on_fresh_rows(draw, loss, outputs):
         losses = 0.5 * (predictions[:, 0] - labels).square().numpy()
     else:
         losses = log_loss(predictions, labels)
-    assert abs(result.estimate.error - losses.mean()) < 3 * result.estimate.stderr
-    assert result.estimate.stderr > 0.5 * losses.std() / np.sqrt(len(y))
-    assert result.estimate.error == pytest.approx(float(result.losses.mean()))
+    assert abs(evaluated(result).error - losses.mean()) < 3 * evaluated(result).stderr
+    assert evaluated(result).stderr > 0.5 * losses.std() / np.sqrt(len(y))
+    assert evaluated(result).error == pytest.approx(float(result.losses.mean()))
 
 
 def test_the_same_seed_gives_the_same_model():
@@ -94,7 +95,7 @@ def test_the_same_seed_gives_the_same_model():
         search_models(X, y, "logistic", features=FEW, seed=3, progress=False) for _ in "ab"
     )
     assert torch.equal(predicted(first, X), predicted(second, X))
-    assert first.estimate == second.estimate
+    assert evaluated(first).error == evaluated(second).error
 
 
 def test_ridge_and_features_given():
@@ -113,8 +114,8 @@ def test_without_stacking_there_is_one_member():
     assert share == 1.0
     assert member is one.best
     own = log_loss(one.left_out, y).mean()
-    assert one.estimate.error >= own - 1e-12  # choosing is paid for
-    assert one.estimate.optimism >= 0
+    assert evaluated(one).error >= own - 1e-12  # choosing is paid for
+    assert one.optimism >= 0
 
 
 def interrupting(monkeypatch, after):
@@ -139,7 +140,7 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch):
     result = search_models(X, y, "logistic", features=FEW, progress=False)
     assert result.interrupted
     assert [one.name for one in result.fits] == [one.name for one in complete.fits[:count]]
-    assert np.isfinite(result.estimate.error)
+    assert np.isfinite(evaluated(result).error)
 
 
 def test_an_interruption_before_the_first_fit_is_raised(monkeypatch):
@@ -158,8 +159,8 @@ def test_groups_raise_the_estimate_where_rows_of_a_group_are_alike():
     grouped = search_models(
         X, y, "logistic", features=FEW, groups=torch.tensor(groups), progress=False
     )
-    assert plain.estimate.error < 0.4
-    assert grouped.estimate.error > np.log(2) - 0.05
+    assert evaluated(plain).error < 0.4
+    assert evaluated(grouped).error > np.log(2) - 0.05
     assert len(grouped.losses) == 160
 
 
@@ -184,8 +185,8 @@ def test_a_constant_weight_changes_nothing(factor):
     weights = torch.full((60,), factor, dtype=torch.float64)
     weighted = search_models(X, y, "logistic", weights=weights, **options)
     torch.testing.assert_close(weighted.left_out, plain.left_out, atol=1e-6, rtol=0)
-    assert weighted.estimate.error == pytest.approx(plain.estimate.error, rel=1e-6)
-    assert weighted.estimate.stderr == pytest.approx(plain.estimate.stderr, rel=1e-6)
+    assert evaluated(weighted).error == pytest.approx(evaluated(plain).error, rel=1e-6)
+    assert evaluated(weighted).stderr == pytest.approx(evaluated(plain).stderr, rel=1e-6)
 
 
 def test_the_ranking_takes_some_of_many_rows(monkeypatch):

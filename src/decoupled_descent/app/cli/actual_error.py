@@ -64,31 +64,34 @@ def compare(
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
+    from decoupled_descent.evaluation.kinds import NUMBERS, PROBABILITIES  # imports PyTorch
+    from decoupled_descent.evaluation.means import mean_with_stderr
+
     labels, labelled, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
     chosen = outputs[labelled]
     estimator: Any = saved.estimator
     if saved.task == "regression":
         if labels.dtype.kind not in "biuf":
             raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
-        truth = labels.to_numpy(dtype=np.float64)
-        losses = (chosen[:, 0] - truth) ** 2
-        spread = float(truth.var())
-        score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
-        return ActualError(len(losses), len(losses), *_mean(losses), score)
+        truth = labels.to_numpy(np.float64)
+        error, stderr = mean_with_stderr(NUMBERS.losses(truth, chosen[:, 0]))
+        score = 1 - error / float(truth.var()) if np.ptp(truth) > 0 else math.nan
+        return ActualError(len(labels), len(labels), error, stderr, score)
     codes = class_codes(estimator.classes_.tolist(), labels.tolist())
     is_class = codes >= 0
     if not is_class.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
-    shares = chosen
-    right = float((shares.argmax(1) == codes).mean())
-    losses = -np.log(np.maximum(shares[is_class, codes[is_class]], np.finfo(float).tiny))
+    right = float((saved.on_matrix.decision_rule_.decide(chosen) == codes).mean())
+    error, stderr = mean_with_stderr(PROBABILITIES.losses(codes[is_class], chosen[is_class]))
     unknown = int((~is_class).sum())
     are = "are classes" if unknown > 1 else "is a class"
     remark = (
         f"{unknown} of the labels {are} that the model does not know: they count as wrong in the "
         "accuracy, and are left out of the log loss"
     )
-    return ActualError(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
+    return ActualError(
+        len(codes), int(is_class.sum()), error, stderr, right, remark if unknown else ""
+    )
 
 
 def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
@@ -109,12 +112,6 @@ def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
             for text, level in pairs
         ]
     )
-
-
-def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and standard error."""
-    stderr = float(losses.std(ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else math.nan
-    return float(losses.mean()), stderr
 
 
 def estimate(saved: SavedModel | LightModel) -> tuple[float, ...]:

@@ -52,3 +52,8 @@ def check_folder(out: Path, data: Path) -> bool:
     if any(data.exists() and (out / name).samefile(data) for name in taken):
         raise OSError(f"--out {out}: {data.name} in it is the table to read; choose another folder")
     return bool(taken)
+
+
+def failure(error: Exception) -> str:
+    """An unexpected error in words, for a part of the results that is left out because of it."""
+    return f"{type(error).__name__}: {error!s:.200}; please report it"

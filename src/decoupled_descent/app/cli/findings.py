@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from decoupled_descent.app.cli.baselines import (
-    fit_alone,
-    is_log,
-    losses_of,
-    predictions_of,
-    targets,
-)
+from decoupled_descent.app.cli.baselines import targets
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.checks import percent
+from decoupled_descent.checks import ignoring, percent
+from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.evaluation.checks.of_evaluations import rows_behind
 from decoupled_descent.evaluation.checks.table import Table
+from decoupled_descent.tables.estimators import DecoupledRegressor
 
 FEW_ROWS, SMALLEST = "rows behind the error", "smallest class"
 #: The logarithm of the target is advised below this p-value. It lowered the median absolute error
@@ -44,26 +40,27 @@ def is_interrupted(estimator: Any) -> bool:
 
 def few_rows(prepared: Prepared, estimator: Any) -> str:
     """What to do about few rows that make up most of the error."""
-    losses = losses_of(estimator, predictions_of(estimator), prepared.y)
     if prepared.task == "classification":
         quote = "quote the interval, and how many rows of each class are found"
     else:
         quote = "quote the median absolute error as well"
         if logarithm_helps(prepared, estimator):
             quote += ", or train with --log-target"
-    return _large_rows(prepared, losses) + quote
+    return _large_rows(prepared, estimator) + quote
 
 
-def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
+def _large_rows(prepared: Prepared, estimator: Any) -> str:
     """Name the rows that make up most of the error, if they are few enough to look at."""
+    losses, kept = estimator._left_out.losses, estimator._kept
+    rows = np.arange(len(losses)) if kept is None else np.flatnonzero(kept)
     count = rows_behind(losses)
     first = np.argsort(-losses, kind="stable")[: max(1, round(count))]
     share = float(losses[first].sum()) / max(float(losses.sum()), 1e-300)
     if count >= NAMED or share < MOSTLY or prepared.frame is None:
         return ""
-    names = ", ".join(str(prepared.frame.index[k]) for k in first)
-    rows = f"row{'s' * (len(first) > 1)} {names}"
-    return f"check {rows}, with {percent(share, decimals=0)} of the error (a mistake? a total?); "
+    names = ", ".join(str(prepared.frame.index[rows[k]]) for k in first)
+    which = f"row{'s' * (len(first) > 1)} {names}"
+    return f"check {which}, with {percent(share, decimals=0)} of the error (a mistake? a total?); "
 
 
 def smallest_class(prepared: Prepared) -> str:
@@ -89,17 +86,18 @@ def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
     by row, or group by group, with Wilcoxon's signed-rank test: a few large errors do not decide.
     """
     X, y = prepared.in_memory
-    if is_log(estimator) or not (y > 0).all():
+    if estimator.log_target or not (y > 0).all():
         return False
     from scipy.stats import wilcoxon  # slow to import, and seldom needed
 
     features = next(one["features"] for one in estimator.candidates_ if one["chosen"])
     groups = prepared.groups if prepared.sample is None else None
-    given = {"X": X, "y": y, "groups": groups}
-    one, two = (
-        np.abs(predictions_of(fit_alone("regression", given, features, log)) - y)
-        for log in (False, True)
-    )
+    both = []
+    for log in (False, True):
+        alone = DecoupledRegressor(features=features, stack=False, members=(), log_target=log)
+        with ignoring(UserWarning):
+            both.append(np.abs(alone.fit(X, y, groups=groups).corrected_prediction_ - y))
+    one, two = both
     gain = pd.Series(one - two)
     gain = gain if groups is None else gain.groupby(groups).mean()
     return bool(wilcoxon(gain, alternative="greater").pvalue < CLEAR)
@@ -110,15 +108,22 @@ def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
 
     The advice of all findings becomes that for the command line.
     """
-    table = replace(table_of(prepared), interrupted=interrupted)
+    table = replace(table_of(prepared), interrupted=interrupted, doubts=prepared.doubts)
     diagnosis = estimator.diagnostics_.with_findings(diagnose_table(table)).for_command_line()
     advice = _advice_on_rows(diagnosis, prepared, estimator)
-    estimator.diagnostics_ = Diagnosis(
-        tuple(
+    set_findings(
+        estimator,
+        [
             replace(one, advice=with_settings(advice.get(one.name, one.advice), estimator))
             for one in diagnosis.findings
-        )
+        ],
     )
+
+
+def set_findings(estimator: Any, findings: Sequence[Finding]) -> None:
+    """Replace findings of an estimator: those of its evaluation, and its verdict with them."""
+    estimator.evaluation_ = estimator.evaluation_.with_findings(findings)
+    estimator.diagnostics_ = estimator.evaluation_.diagnosis
 
 
 def _advice_on_rows(diagnosis: Diagnosis, prepared: Prepared, estimator: Any) -> dict[str, str]:

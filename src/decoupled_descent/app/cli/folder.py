@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from decoupled_descent.app.cli.destination import CARD, FILES, LEFT_OUT
+from decoupled_descent.app.cli.destination import CARD, FILES, LEFT_OUT, failure
 from decoupled_descent.app.cli.left_out import checksum
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
@@ -44,15 +44,14 @@ def write(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(out if out.exists() else out.parent) as partial:
-            write_history(partial / "history.csv", report)
-            write_text(partial / "figure.svg", render_curve(report))
-            write_report(partial / "report.html", report)
-            write_text(partial / CARD, model_card(report))
             left_out = None
             if report.rows.in_files:
                 write_text(partial / LEFT_OUT, report.rows.as_csv)
                 left_out = checksum(partial / LEFT_OUT)
             save_model(estimator, partial / MODEL_FILE, columns, target, left_out=left_out)
+            write_history(partial / "history.csv", report)
+            for name, write_page in PAGES.items():
+                _attempt(partial / name, write_page, report)
             os.chmod(partial, permissions(0o777))
             written = [name for name in FILES if (partial / name).exists()]
             _move(partial, out, written)
@@ -61,6 +60,27 @@ def write(
     except OSError as error:
         raise cannot_write(out, error) from error
     return {name: out / name for name in written}
+
+
+#: The pages about a model, which need not be written for it to be saved.
+PAGES: dict[str, Callable[[Path, ReportData], object]] = {
+    "figure.svg": lambda path, report: write_text(path, render_curve(report)),
+    "report.html": write_report,
+    CARD: lambda path, report: write_text(path, model_card(report)),
+}
+
+
+def _attempt(
+    path: Path, write_page: Callable[[Path, ReportData], object], report: ReportData
+) -> None:
+    """Write a page; if it cannot be made, say so and go on: the model must not be lost."""
+    try:
+        write_page(path, report)
+    except OSError:
+        raise
+    except Exception as error:
+        path.unlink(missing_ok=True)
+        typer.echo(harmless(f"warning: {path.name} was not written ({failure(error)})"), err=True)
 
 
 def _move(partial: Path, out: Path, written: list[str]) -> None:

@@ -88,7 +88,8 @@ class LeftOut:
         if self.prepared.task != "classification":
             return table.assign(prediction=self.estimator.corrected_prediction_[span])
         probabilities, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
-        table["prediction"] = classes[probabilities.argmax(1)]
+        rule = self.estimator.decision_rule_
+        table["prediction"] = classes[rule.decide(np.asarray(probabilities, np.float64))]
         for k, label in enumerate(classes.tolist()):
             table[f"probability_{label}"] = probabilities[:, k]
         return table

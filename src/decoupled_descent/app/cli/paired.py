@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,17 +11,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.cli.baselines import mean
 from decoupled_descent.app.cli.left_out import GROUP, TRUE, is_foreign, left_out_file
 from decoupled_descent.checks import interval
+from decoupled_descent.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.tensor_file import model_file, read_header
-
-Floats = NDArray[np.float64]
 
 #: What the names of columns of probabilities begin with.
 PROBABILITY = "probability_"
 #: The only measure of which more is better; it is a share of rows.
 ACCURACY = "accuracy"
+#: For numbers and for classes: a measure, its metric, and its name among stored estimates.
+MEASURES = (
+    (
+        ("squared error", "mse", "estimated_test_error_"),
+        ("absolute error", "mae", ""),
+    ),
+    (
+        ("log loss", "log_loss", "estimated_test_error_"),
+        (ACCURACY, "accuracy", "estimated_accuracy_"),
+    ),
+)
 
 
 class PairedMeasure(NamedTuple):
@@ -92,6 +103,7 @@ class Result(NamedTuple):
     target: str
     table: pd.DataFrame  # the rows, by their numbers
     alarms: tuple[str, ...]  # the checks behind “do not trust”
+    estimates: Mapping[str, float]  # that were stated, if they are of single rows left out
 
 
 def compared(first: Path, second: Path) -> Comparison:
@@ -143,7 +155,9 @@ def read(folder: Path) -> Result:
     table = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("row")
     table = table.drop(columns="fingerprint")
     alarms = tuple(one["name"] for one in about["findings"] if one["status"] == "alarm")
-    return Result(str(folder), str(fingerprint), about["target"], table, alarms)
+    later = about.get("how") == "later rows"
+    estimates = {} if later else {k: v for k, v in about["estimates"].items() if v is not None}
+    return Result(str(folder), str(fingerprint), about["target"], table, alarms, estimates)
 
 
 def _same_groups(a: pd.DataFrame, b: pd.DataFrame) -> bool:
@@ -152,35 +166,50 @@ def _same_groups(a: pd.DataFrame, b: pd.DataFrame) -> bool:
 
 
 def _measures(a: Result, b: Result, groups: NDArray[Any] | None) -> tuple[PairedMeasure, ...]:
-    """The differences of all measures of a task."""
+    """The differences of all measures of a task.
+
+    Errors and scores are those that were stated at training, if they are of the same rows; the
+    standard error of their difference is that of the rows.
+    """
     classes = any(name.startswith(PROBABILITY) for name in a.table.columns)
-    rows = _of_classes if classes else _of_numbers
+    make = _of_classes if classes else _of_numbers
+    one, other = make(a, groups), make(b, groups)
     measures = []
-    for (name, of_a), of_b in zip(rows(a).items(), rows(b).values(), strict=True):
-        gap, stderr = mean(of_a - of_b, groups)
-        means = float(of_a.mean()), float(of_b.mean())
-        share = name == ACCURACY
-        measures.append(PairedMeasure(name, means, gap, stderr, share, higher_is_better=share))
+    for name, metric, stated in MEASURES[classes]:
+        found = one.compare(other, metric)
+        known = all(stated in each.estimates for each in (a, b))
+        pairs = ((a, one), (b, other))
+        first, second = (
+            each.estimates[stated] if known else rows.estimate(metric).value for each, rows in pairs
+        )
+        means = first, second
+        gap = means[0] - means[1]
+        measures.append(
+            PairedMeasure(name, means, gap, found.stderr, name == ACCURACY, name == ACCURACY)
+        )
     return tuple(measures)
 
 
-def _of_classes(result: Result) -> dict[str, Floats]:
-    """Log loss, and whether the prediction is right, of each row."""
+def _of_classes(result: Result, groups: NDArray[Any] | None) -> Evaluation:
+    """Left-out probabilities, and the decisions that were stored."""
     table, true = result.table, result.table[f"{TRUE}{result.target}"]
     names = [one for one in table.columns if one.startswith(PROBABILITY)]
     places = {name.removeprefix(PROBABILITY): k for k, name in enumerate(names)}
-    # an apostrophe was put before labels that look like formulas
-    codes = [places.get(one, places.get(one.removeprefix("'"), 0)) for one in true]
-    shares = table[names].astype(np.float64).to_numpy()[np.arange(len(table)), codes]
-    losses = -np.log(np.maximum(shares, np.finfo(float).tiny))
-    return {"log loss": losses, ACCURACY: (table["prediction"] == true).to_numpy(np.float64)}
+
+    def codes(texts: pd.Series) -> NDArray[np.int64]:
+        # an apostrophe was put before labels that look like formulas
+        found = [places.get(one, places.get(one.removeprefix("'"), 0)) for one in texts]
+        return np.array(found, np.int64)
+
+    shares = table[names].astype(np.float64).to_numpy()
+    return Evaluation.of(codes(true), shares, decided=codes(table["prediction"]), groups=groups)
 
 
-def _of_numbers(result: Result) -> dict[str, Floats]:
-    """Squared and absolute error of each row, in the units of the target."""
-    true = result.table[f"{TRUE}{result.target}"].astype(np.float64)
-    errors = (true - result.table["prediction"].astype(np.float64)).to_numpy()
-    return {"squared error": np.square(errors), "absolute error": np.abs(errors)}
+def _of_numbers(result: Result, groups: NDArray[Any] | None) -> Evaluation:
+    """Left-out numbers, in the units of the target."""
+    true = result.table[f"{TRUE}{result.target}"].astype(np.float64).to_numpy()
+    numbers = result.table["prediction"].astype(np.float64).to_numpy()
+    return Evaluation.of(true, numbers, NUMBERS, groups=groups)
 
 
 def to_dict(result: Comparison) -> dict[str, Any]:

@@ -91,11 +91,7 @@ def predict(
         names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
         shielded += count if first else count - names
         file.write(safe.to_csv(index=False, header=first, lineterminator="\n"))
-    if columns.threshold:
-        notes.append(
-            f"rows are predicted as {columns.positive!r} from a probability of "
-            f"{columns.threshold:.3g} on; the actual accuracy is that of the more probable class"
-        )
+    notes += about_threshold(saved)
     notes += encoder.notes("training", everything=True)
     complete = pd.DataFrame(first_pass.columns).rename(columns=matched)
     target = mark_missing(complete, columns.words).get(saved.target)
@@ -104,24 +100,38 @@ def predict(
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
 
 
+def about_threshold(saved: SavedModel | LightModel) -> list[str]:
+    """Say from which probability on a row is given to the class to find, if that is not 0.5."""
+    if saved.task != "classification":
+        return []
+    threshold, positive = rule_of(saved)
+    if threshold == 0.5:
+        return []
+    name = str(saved.estimator.classes_[positive])
+    return [f"rows are predicted as {name!r} from a probability of {threshold:.3g} on"]
+
+
+def rule_of(saved: SavedModel | LightModel) -> tuple[float, int]:
+    """The threshold of a model, and the number of the class to find."""
+    rule = saved.on_matrix.decision_rule_
+    return float(rule.threshold), int(rule.positive)
+
+
 def with_threshold(
     saved: SavedModel | LightModel, threshold: float | None
 ) -> SavedModel | LightModel:
     """The model with another threshold of the class to find; None leaves that of training."""
     if threshold is None:
         return saved
-    if saved.columns is None or not saved.columns.positive:
+    if saved.task != "classification" or len(saved.estimator.classes_) != 2:
         raise ValueError("--threshold and --cost-ratio are for tables with two classes")
-    return replace(saved, columns=replace(saved.columns, threshold=threshold))
+    estimator: Any = saved.estimator
+    return replace(saved, estimator=estimator.with_threshold(threshold))
 
 
-def _decided(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
+def decided(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
     """The class of each row: the most probable one, or by the threshold of the class to find."""
-    columns, classes = rules(saved), [str(one) for one in saved.on_matrix.classes_.tolist()]
-    if not columns.threshold or columns.positive not in classes:
-        return np.asarray(outputs.argmax(1), dtype=np.intp)
-    found = classes.index(columns.positive)
-    return np.asarray(np.where(outputs[:, found] > columns.threshold, found, 1 - found), np.intp)
+    return np.asarray(saved.on_matrix.decision_rule_.decide(outputs), np.intp)
 
 
 def rules(saved: SavedModel | LightModel) -> Columns:
@@ -193,7 +203,7 @@ def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> N
     than a two-hundredth of it.
     """
     if saved.task == "classification":
-        names: NDArray[Any] = class_names(saved)[_decided(saved, outputs)]
+        names: NDArray[Any] = class_names(saved)[decided(saved, outputs)]
         return names
     if saved.columns is None:
         return outputs[:, 0]

@@ -9,21 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
-from decoupled_descent.app.cli.baselines import contenders, is_log
-from decoupled_descent.app.cli.coefficients import coefficients
-from decoupled_descent.app.cli.destination import LEFT_OUT
+from decoupled_descent.app.cli.baselines import contenders
+from decoupled_descent.app.cli.destination import LEFT_OUT, failure
 from decoupled_descent.app.cli.findings import is_interrupted
-from decoupled_descent.app.cli.importance import importance, why_not
 from decoupled_descent.app.cli.left_out import as_csv
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.app.cli.privacy import HELD, LOST
-from decoupled_descent.app.cli.reasons import reasons
-from decoupled_descent.app.cli.subgroups import subgroups
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
@@ -40,15 +35,22 @@ from decoupled_descent.app.report.data import (
 from decoupled_descent.app.report.headline import interruption
 from decoupled_descent.app.report.row_errors import rows_to_check
 from decoupled_descent.app.report.text import roots
-from decoupled_descent.checks import SCORES, counted
+from decoupled_descent.checks import counted
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.evaluation.checks.table import Table
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.tables.analyses.coefficients import coefficients
+from decoupled_descent.tables.analyses.importance import MOST_SCREENED, importance
+from decoupled_descent.tables.analyses.reasons import reasons
+from decoupled_descent.tables.analyses.subgroups import subgroups
 from decoupled_descent.tables.search.deadline import left_out_in_words
 
 #: Levels of the prediction intervals that are listed.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 #: With fewer rows, the coverage of intervals in each third of the rows is not computed.
 FEWEST = 30
+#: Scores of evaluations in words.
+SCORE_NAMES = {"accuracy": "accuracy", "r2": "R²"}
 #: The parts of a report that take time, in words.
 PARTS = {
     "contenders": "the comparison with guessing and a linear model",
@@ -78,16 +80,22 @@ def report_data(
         task=prepared.task,
         n_rows=len(prepared.y),
         n_features=prepared.X.shape[1],
-        threshold=prepared.columns.threshold,
+        threshold=_threshold(estimator),
         training=_training(estimator),
-        estimate=_estimate(prepared, estimator, rows),
+        estimate=_estimate(estimator.evaluation_),
         rows=rows,
         analyses=analyses,
         diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
-        notes=[*prepared.notes, *warned, *_out_of_time(estimator)],
+        notes=[*prepared.notes, *warned, *_out_of_time(estimator), *analyses.failed],
     )
     asked = None if prepared.time is not None else next(iter(prepared.time_columns), None)
     return replace(report, next_steps=next_steps(report, data, out, asked))
+
+
+def _threshold(estimator: Any) -> float:
+    """The threshold of the class to find; 0 if the more probable class is chosen."""
+    rule = estimator.decision_rule_
+    return 0.0 if rule.is_usual else float(rule.threshold)
 
 
 def _out_of_time(estimator: Any) -> list[str]:
@@ -111,35 +119,42 @@ def _training(estimator: Any) -> Training:
     )
 
 
-def _estimate(prepared: Prepared, estimator: Any, rows: RowPredictions) -> Estimate:
-    """The estimated error and score of an estimator, and its other measures."""
-    score, classes = SCORES[prepared.task], prepared.task == "classification"
-    numbers = [] if classes else of_numbers(prepared, estimator)
+def _estimate(evaluation: Evaluation) -> Estimate:
+    """The estimated error and score, and other measures."""
+    score = evaluation.estimate(evaluation.kind.score)
+    measures = of_classes if evaluation.kind.has_classes else of_numbers
     return Estimate(
-        loss_name=estimator._error_name,
-        error=float(estimator.estimated_test_error_),
-        error_stderr=float(estimator.estimated_test_error_stderr_),
-        score_name="accuracy" if classes else "R²",
-        score=float(getattr(estimator, score)),
-        score_stderr=float(getattr(estimator, f"{score}stderr_")),
-        error_interval=estimator.estimated_test_error_interval_,
-        score_interval=getattr(estimator, f"{score}interval_"),
-        measures=numbers or of_classes(prepared, estimator, rows),
+        loss_name=evaluation.error_name,
+        error=evaluation.error,
+        error_stderr=evaluation.stderr,
+        score_name=SCORE_NAMES[evaluation.kind.score],
+        score=score.value,
+        score_stderr=score.stderr,
+        error_interval=evaluation.interval,
+        score_interval=score.interval,
+        measures=measures(evaluation),
     )
 
 
 def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPredictions:
-    """The training rows with their out-of-sample predictions."""
-    classes = prepared.task == "classification"
+    """The rows of the evaluation: all rows, or later ones, each predicted as if it were new."""
+    evaluation, names = estimator.evaluation_, row_names(prepared)
+    rows = np.arange(len(prepared.y))
+    if prepared.rows is None and estimator._kept is not None:
+        rows = np.flatnonzero(estimator._kept)
+    if estimator.time_estimate_ is not None:
+        rows = estimator.time_estimate_.rows
+    classes = estimator.classes_ if prepared.task == "classification" else None
+    predictions = evaluation.predictions if classes is None else classes[evaluation.decisions]
     return RowPredictions(
-        labels=prepared.y.tolist(),
-        predictions=predicted(estimator).tolist(),
-        classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
-        probabilities=estimator.corrected_proba_ if classes else None,
-        calibration=estimator.calibration_.to_dict() if classes else None,
-        row_names=row_names(prepared),
+        labels=prepared.y[rows].tolist(),
+        predictions=predictions.tolist(),
+        classes=None if classes is None else [str(one) for one in classes.tolist()],
+        probabilities=None if classes is None else evaluation.predictions,
+        calibration=None if classes is None else estimator.calibration_.to_dict(),
+        row_names=[names[k] for k in rows] if len(names) == len(prepared.y) else [],
         as_csv=as_csv(prepared, estimator, target),
-        positive=prepared.columns.positive,
+        positive=prepared.positive,
     )
 
 
@@ -147,31 +162,50 @@ def _analyses(
     prepared: Prepared, estimator: Any, rows: RowPredictions, seconds: float, fast: bool
 ) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
+    in_memory = prepared.sample is None and prepared.rows is None
+    later, X = estimator.time_estimate_ is not None, prepared.X
+    columns, wide = prepared.columns, len(prepared.columns.columns)
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
-        "subgroups": lambda: subgroups(prepared, estimator),
+        "subgroups": lambda: subgroups(estimator, X, columns),
         "intervals": lambda: interval_widths(prepared, estimator),
-        "coefficients": lambda: coefficients(prepared, estimator),
-        "reasons": lambda: reasons(prepared, estimator, rows_to_check(rows)),
-        "importance": lambda: why_not(prepared) or importance(prepared, estimator),
+        "coefficients": lambda: coefficients(estimator, columns),
+        "reasons": lambda: reasons(estimator, X, rows_to_check(rows), columns),
+        "importance": lambda: why_not(in_memory, wide) or importance(estimator, X, columns),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
-    if prepared.task != "regression":
-        del makers["intervals"]
+    omitted = set() if prepared.task == "regression" else {"intervals"}
+    if later:  # these are about single rows left out, among rows of all times
+        omitted |= {"intervals", "subgroups", "reasons", "more_rows"}
+    if not in_memory:
+        omitted |= {"subgroups", "reasons"}
     if fast:
-        del makers["importance"], makers["reasons"]
+        omitted |= {"importance", "reasons"}
         makers["more_rows"] = lambda: "This was not computed, because of --fast."
+    makers = {name: make for name, make in makers.items() if name not in omitted}
     parts: dict[str, Any] = {}
+    failed: list[str] = []
     for name, make in makers.items():
         try:
             parts[name] = make()
         except KeyboardInterrupt:
             parts["missing"] = [PARTS[one] for one in makers if one not in parts]
             break
-    if estimator.time_estimate_ is not None and prepared.time is not None:
+        except Exception as error:  # no section may lose a finished model
+            failed.append(f"{PARTS[name]} could not be computed ({failure(error)})")
+    if later and prepared.time is not None:
         roots = prepared.task == "regression"
         parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
-    return Analyses(**parts)
+    return Analyses(**parts, failed=failed)
+
+
+def why_not(in_memory: bool, columns: int) -> str:
+    """Why importances are not computed; an empty text if they are."""
+    if not in_memory:
+        return "This was not computed, because it needs all rows in memory."
+    if columns > MOST_SCREENED:
+        return f"This was not computed, because there are more than {MOST_SCREENED:,} columns."
+    return ""
 
 
 def _diagnosis(estimator: Any, missing: Sequence[str]) -> Diagnosis:
@@ -181,13 +215,6 @@ def _diagnosis(estimator: Any, missing: Sequence[str]) -> Diagnosis:
         return diagnosis
     table = Table((), np.empty((0, 0)), np.empty((0, 1)), missing=missing)
     return diagnosis.with_findings(diagnose_table(table)).for_command_line()
-
-
-def predicted(estimator: Any) -> NDArray[Any]:
-    """The prediction of every training row by models that were fitted without it."""
-    if hasattr(estimator, "classes_"):
-        return np.asarray(estimator.classes_[estimator.corrected_proba_.argmax(1)])
-    return np.asarray(estimator.corrected_prediction_)
 
 
 def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
@@ -241,7 +268,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
     """The options of an estimator; "auto" is replaced by the value that was chosen."""
     chosen = next(one for one in estimator.candidates_ if one["chosen"])
     kept = {name: getattr(estimator, name) for name in ("stack", "random_state")}
-    kept |= {"log_target": True} if is_log(estimator) else {}
+    kept |= {"log_target": True} if getattr(estimator, "log_target", False) else {}
     return kept | {name: chosen[name] for name in ("features", "ridge")}
 
 
@@ -291,7 +318,9 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         | {"pieces": [one._asdict() for one in analyses.over_time.pieces]},
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
-        "importance": {} if isinstance(analyses.importance, str) else dict(analyses.importance),
+        "importance": {}
+        if isinstance(analyses.importance, str)
+        else {one.column: one.rise for one in analyses.importance},
         "coefficients": None if analyses.coefficients is None else analyses.coefficients._asdict(),
         "subgroups": [one._asdict() for one in analyses.subgroups],
         "made_from": None if report.origin is None else report.origin._asdict(),
@@ -321,14 +350,7 @@ def show(
     contenders = report.analyses.contenders
     later = "rows after the last one" if report.analyses.over_time else "new rows"
     heading(screen, f"Expected on {later}")
-    if report.analyses.over_time:
-        own = (report.estimate.score_name, report.estimate.loss_name, "typical error (RMSE)")
-        named = _named_estimates(report)
-        intervals(screen, {name: one for name, one in named.items() if name in own})
-        heading(screen, "Expected on other rows of the same times")
-        intervals(screen, {name: one for name, one in named.items() if name not in own})
-    else:
-        intervals(screen, _named_estimates(report))
+    intervals(screen, _named_estimates(report))
     compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
     verdict(screen, report.diagnosis or {}, contenders=contenders)
     heading(screen, "What to do next")

@@ -19,6 +19,7 @@ from decoupled_descent.app.files.other_tasks import several_labels, time_to_even
 from decoupled_descent.app.files.positive import positive_class
 from decoupled_descent.app.files.process_group import ProcessGroup
 from decoupled_descent.app.files.repairs import Skipped, merge_classes, skip_bad_rows
+from decoupled_descent.app.files.row_weights import about_weights, weights_of
 from decoupled_descent.app.files.table_reader import FirstPass, TableReader
 from decoupled_descent.app.files.targets import (
     CLASSES,
@@ -63,15 +64,21 @@ class Prepared(NamedTuple):
     rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
     skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
+    positive: str = ""  # the class to find, if there are two
+    weights: Floats | None = None  # of the rows
+    doubts: tuple[str, ...] = ()  # why another kind of model may be needed, in sentences
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
         if self.rows is None:
             given = {"X": self.X, "y": self.y, "groups": self.groups}
+            given |= {} if self.weights is None else {"sample_weight": self.weights}
             return given | ({} if self.time is None else {"time": self.time[1]})
         groups = None if self.groups is None else self.groups[self.rows.span]
-        return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
+        weights = None if self.weights is None else self.weights[self.rows.span]
+        given = {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
+        return given | ({} if weights is None else {"sample_weight": weights})
 
     @property
     def time_columns(self) -> dict[str, int]:
@@ -100,6 +107,7 @@ class Wishes(NamedTuple):
     skip_bad_rows: bool = False  # leave out rows with cells that cannot be read
     merge_classes: tuple[str, ...] = ()  # pairs old=new
     plain: tuple[str, ...] = ()  # columns whose values are taken as they are
+    weight: str | None = None  # the weights of the rows
 
 
 def prepare(
@@ -171,7 +179,7 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
 
     Rows without a label are left out.
     """
-    named = (wishes.group, wishes.identifier, wishes.time)
+    named = (wishes.group, wishes.identifier, wishes.time, wishes.weight)
     first = reader.first_pass([target, *(name for name in named if name is not None)])
     check_target([str(name) for name in first.sample.columns], target)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
@@ -187,19 +195,25 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
         if several:  # rare combinations of labels are no typing errors
             raise ValueError(several) from error
         raise
-    about += [several] if several and result == "classification" else []
-    about += [one for one in [time_to_event(first.sample, target, labels)] if one]
+    doubts = [several] if several and result == "classification" else []
+    doubts += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)
     sample = sample[labelled[sample.index.to_numpy() - 1]]
     sample.attrs = {"decimal": mark}
     _check_wishes(wishes, sample, labels, result)
     groups = None if wishes.group is None else _groups(complete[wishes.group][labelled])
+    weights = None if wishes.weight is None else weights_of(complete[wishes.weight][labelled])
+    given = ((wishes.group, "the groups"), (wishes.weight, "the weights of the rows"))
+    others = {name: what for name, what in given if name is not None}
     columns = Columns.learn(
-        sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group, wishes.plain
+        sample, wishes.words, wishes.identifier or "", wishes.drop, others, wishes.plain
     )
+    if weights is None:
+        asked, doubt = about_weights(sample, [one.name for one in columns.columns])
+        about, doubts = [*about, *asked], [*doubts, *doubt]
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
-    columns, cases = _positive(columns, y, result, wishes.positive)
+    positive, cases = _positive(y, result, wishes.positive)
     first = reader.rebalance(first, labelled)
     encoded = encode(reader, first, columns, labelled, columns.repeated)
     notes = [*_read(reader, first), *first.notes, *about, *cases, *encoded.notes]
@@ -213,7 +227,10 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
         places = np.searchsorted(labels.index, sample.index)
         few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time)
+    return Prepared(
+        encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time,
+        positive=positive, weights=weights, doubts=tuple(doubts),
+    )  # fmt: skip
 
 
 def _read(reader: TableReader, first: FirstPass) -> list[str]:
@@ -243,11 +260,12 @@ def _asked(wishes: Wishes, target: str, groups: NDArray[Any] | None) -> list[str
         notes.append(
             f"rows with the same {wishes.group!r} ({different} values) are left out together"
         )
+    if wishes.weight is not None:
+        notes.append(f"rows count as {wishes.weight!r} says, in training and in all estimates")
     if wishes.time is not None:
         notes.append(
             f"the estimate is for rows after the last {wishes.time!r}: models of the past predict "
-            "the next tenth of the rows, and choose features and ridges from the past alone. "
-            "Comparisons, curves and tables below leave out single rows of all times"
+            "the next tenth of the rows, and choose features and ridges from the past alone"
         )
     return notes
 
@@ -274,7 +292,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
 def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
-    named |= {"--time": [wishes.time], "--plain": wishes.plain}
+    named |= {"--time": [wishes.time], "--plain": wishes.plain, "--weight": [wishes.weight]}
     for option, names in named.items():
         for name in names:
             if name is not None and name not in features.columns:
@@ -305,18 +323,16 @@ def _like_the_target(
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
 
 
-def _positive(
-    columns: Columns, y: NDArray[Any], task: str, wanted: str | None
-) -> tuple[Columns, list[str]]:
-    """Store the class to find; return a sentence about it, if there are two classes."""
+def _positive(y: NDArray[Any], task: str, wanted: str | None) -> tuple[str, list[str]]:
+    """The class to find, and a sentence about it, if there are two classes."""
     if task == "regression":
         if wanted is not None:
             raise ValueError("--positive is for two classes, but the target is a number")
-        return columns, []
+        return "", []
     positive = positive_class(y.tolist(), wanted)
     note = f"{positive!r} is the class to find; --positive CLASS chooses the other one"
     note = note.partition(";")[0] if wanted is not None else note
-    return replace(columns, positive=positive), [note] if positive else []
+    return positive, [note] if positive else []
 
 
 def _groups(column: pd.Series) -> NDArray[Any]:

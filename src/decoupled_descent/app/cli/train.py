@@ -106,8 +106,9 @@ def train_and_report(
         if interrupted and replaced:  # a half-trained model does not replace a good one
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
-        if options.cost_ratio is not None:
-            prepared = with_threshold(prepared, estimator, options.cost_ratio)
+        if estimator.threshold_ is not None:
+            note = about_threshold(prepared.positive, estimator.threshold_, options.cost_ratio)
+            prepared = prepared._replace(notes=[*prepared.notes, note])
         if options.no_rows:
             estimator._jackknife = estimator._jackknife.of_one_width()
         enter(CHECKING)
@@ -143,6 +144,11 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     classes = prepared.task == "classification"
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
     known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
+    if prepared.positive:
+        labels = set(prepared.y.tolist())
+        known["positive"] = next(one for one in labels if str(one) == prepared.positive)
+    elif "cost_ratio" in options:
+        raise ValueError("--cost-ratio is for two classes; leave it out")
     estimator = kind(**known | options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -151,25 +157,16 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     return estimator, list(dict.fromkeys(lines))
 
 
-def with_threshold(prepared: Prepared, estimator: Any, ratio: float) -> Prepared:
-    """Choose the threshold with the lowest cost, and store it with a note on its price."""
-    positive = prepared.columns.positive
-    if not positive:
-        raise ValueError("--cost-ratio is for two classes; leave it out")
-    chosen = estimator.choose_threshold(
-        prepared.y, ratio, groups=prepared.groups,
-        positive=next(one for one in estimator.classes_ if str(one) == positive),
-    )  # fmt: skip
+def about_threshold(positive: str, chosen: Any, ratio: float | None) -> str:
+    """A note on the threshold that a ratio of costs has chosen, and on its price."""
     found, right, cost = chosen.sensitivity, chosen.specificity, chosen.cost
-    note = (
+    return (
         f"rows are predicted as {positive!r} from a probability of {chosen.value:.3g} on, where a "
         f"missed one costs {ratio:g} false alarms. On new rows, expect a cost of {cost.value:.3g} "
         f"false alarms per row ({cost.interval[0]:.3g} to {cost.interval[1]:.3g}), "
         f"{percent(found.value)} of the rows of {positive!r} found, and {percent(right.value)} of "
         "the others predicted right; the choice of the threshold is allowed for"
     )
-    columns = replace(prepared.columns, threshold=chosen.value)
-    return prepared._replace(columns=columns, notes=[*prepared.notes, note])
 
 
 def announce(prepared: Prepared, features: str = "auto") -> None:

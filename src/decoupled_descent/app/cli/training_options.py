@@ -32,6 +32,14 @@ Group = Annotated[
         "column is not used for predictions.",
     ),
 ]
+Weight = Annotated[
+    str | None,
+    option(
+        metavar="COLUMN",
+        help="How much each row counts, in training and in all estimates (the weight of a survey, "
+        "say). The column is not used for predictions.",
+    ),
+]
 Time = Annotated[
     str | None,
     option(
@@ -136,6 +144,7 @@ class TrainOptions:
     task: common.Task = None
     features: Features = "auto"
     group: Group = None
+    weight: Weight = None
     time: Time = None
     positive: Positive = None
     cost_ratio: CostRatio = None
@@ -165,7 +174,7 @@ class TrainOptions:
         return Wishes(
             self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time,
             self.positive, self.skip_bad_rows, tuple(self.merge_classes or ()),
-            tuple(self.plain or ()),
+            tuple(self.plain or ()), self.weight,
         )  # fmt: skip
 
     def for_estimator(self) -> dict[str, Any]:
@@ -177,6 +186,7 @@ class TrainOptions:
         arguments: dict[str, Any] = {"ridge": check_ridge(self.ridge), "random_state": self.seed}
         arguments |= {"features": self.features}
         arguments |= {"log_target": True} if self.log_target else {}
+        arguments |= {} if self.cost_ratio is None else {"cost_ratio": self.cost_ratio}
         arguments |= {} if self.time_limit is None else {"time_limit": self.time_limit}
         return linear_only(arguments) if self.no_rows else arguments
 

@@ -8,11 +8,12 @@ other model, and for a file that is not as it should be, :func:`load_light` retu
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,14 @@ NODES = ("feature", "threshold", "left", "right", "value", "roots", "low", "high
 #: Tables with more bytes are predicted with PyTorch: NumPy needs longer for them than the import
 #: of PyTorch takes.
 MOST_BYTES = 1_000_000
+
+
+class LightRule(NamedTuple):
+    """How probabilities become decisions."""
+
+    threshold: float
+    positive: int
+    decide: Callable[[Floats], Any]
 
 
 class LightEstimator(Predictor):
@@ -70,6 +79,18 @@ class LightEstimator(Predictor):
         """Ends of prediction intervals, in the units of the target, shape (m, 2)."""
         X = self._filled(X)
         result: Floats = self.in_units(self._jackknife.intervals(X, self.outputs(X), level))
+        return result
+
+    @property
+    def decision_rule_(self) -> LightRule:
+        """The threshold and the class to find."""
+        threshold, positive = self.about["rule"]
+        return LightRule(threshold, positive, self.decide)
+
+    def with_threshold(self, threshold: float) -> LightEstimator:
+        """The same model with another threshold."""
+        result = copy.copy(self)
+        result.about = self.about | {"rule": [threshold, self.about["rule"][1]]}
         return result
 
     def _filled(self, X: Any) -> Any:
@@ -136,6 +157,7 @@ def described(content: Any, columns: Columns) -> dict[str, Any]:
     return {
         "columns": columns.to_dict()["columns"],
         "classes": content["classes"]["labels"] if classes else None,
+        "rule": content["decision_rule"] if classes else None,
         "scale": None if classes else content["scale"],
         "log": bool(content["settings"].get("log_target", False)),
         "largest": math.log(LARGEST),

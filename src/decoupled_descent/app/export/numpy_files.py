@@ -38,7 +38,7 @@ def export(model: Path, out: Path) -> float:
         np.savez_compressed(partial / WEIGHTS, **arrays)
         code = Path(__file__).with_name(CODE).read_text(encoding="utf-8")
         write_text(partial / CODE, code)
-        gap = difference(saved, Predictor(partial / WEIGHTS))
+        gap = difference(saved, Predictor(partial / WEIGHTS), model)
         if not gap <= TOLERANCE:
             raise ValueError(f"{model}: NumPy predicts otherwise, by {gap:.1e}; use the model")
         for name in (CODE, WEIGHTS):
@@ -60,8 +60,11 @@ def check(saved: SavedModel, content: Any) -> None:
         raise ValueError("the model has features or members of your own; train without them")
 
 
-def difference(saved: SavedModel, predictor: Predictor) -> float:
-    """The largest difference on rows drawn around the training rows, relative to the outputs."""
+def difference(saved: SavedModel, predictor: Predictor, model: Path) -> float:
+    """The largest difference on rows drawn around the training rows, relative to the outputs.
+
+    Raises ``ValueError`` if the two decide for different classes.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, saved.on_matrix.n_features_in_))
     X[: ROWS // 2] = X[: ROWS // 2].round()  # some have levels
@@ -69,7 +72,12 @@ def difference(saved: SavedModel, predictor: Predictor) -> float:
         X[ROWS // 4 :, columns] = mean + scale * X[ROWS // 4 :, columns]
     wanted = saved.on_matrix.model_.predict(X)
     size = max(1.0, float(np.abs(wanted).max()))
-    return float(np.abs(predictor.outputs(X) - wanted).max()) / size
+    found = predictor.outputs(X)
+    if saved.task == "classification":
+        rule = saved.estimator.decision_rule_
+        if (predictor.decide(wanted) != rule.decide(np.asarray(wanted, np.float64))).any():
+            raise ValueError(f"{model}: NumPy decides for other classes; use the model")
+    return float(np.abs(found - wanted).max()) / size
 
 
 def scales_of(predictor: Predictor) -> list[tuple[Any, Any, Any]]:

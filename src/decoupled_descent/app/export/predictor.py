@@ -32,9 +32,16 @@ class Predictor:
         """One class or number per row."""
         outputs = self.outputs(self.matrix(rows))
         if self.classes is not None:
-            return [self.classes[k] for k in outputs.argmax(1)]
+            return [self.classes[k] for k in self.decide(outputs)]
         numbers: list[Any] = self.in_units(outputs)[:, 0].tolist()
         return numbers
+
+    def decide(self, outputs: Any) -> Any:
+        """The number of the class of each row: the most probable one, or by the threshold."""
+        threshold, positive = self.about["rule"]
+        if outputs.shape[1] != 2:
+            return outputs.argmax(1)
+        return np.where(outputs[:, positive] > threshold, positive, 1 - positive)
 
     def predict_proba(self, rows: list[dict[str, Any]]) -> list[dict[str, float]]:
         """For each row, the probability of each class by its name."""

@@ -27,41 +27,47 @@ class Answer(NamedTuple):
 
 
 def answers(contenders: Sequence[Contender]) -> list[Answer]:
-    """Compare the model, which comes first, with the others by paired tests at the 95 % level."""
+    """Compare the model, which comes first, with the linear model and with guessing."""
     if not contenders:
         return []
     model, linear, guess = contenders
     given = []
     for other, name in ((guess, "guessing"), (linear, "a linear model")):
         classes = model.median_error is None
-        against = _reason(model, other)
         margin = Z95 * other.gain_stderr
+        unclear = not other.is_beaten and other.gain >= -margin
+        against = _reason(model, other)
         if other is linear and other.gain == margin == 0:
             word, tone, against = "it is one", "note", "no other kind of model was tried"
         elif other is linear and (
             abs(other.gain) <= margin or abs(other.gain) < NEGLIGIBLE * other.loss
         ):
             word, tone = "about as good", "note"
-        elif other.gain > margin:
+        elif other.is_beaten:
             word, tone = "yes", "ok"
+            if other.area:
+                area, low, high = together(other.area, 0.01)
+                against = f"its AUC is {area} ({low} to {high}); {against}"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
-            against += "" if other.gain < -margin else ", which is not significant"
+            against = _reason(model, other, ", which is not significant" * unclear)
         if other is guess and classes and word == "yes" and model.score <= other.score:
             word, tone = ONLY_PROBABILITIES, "caution"
         given.append(Answer(f"Better than {name}?", word, tone, against))
     return given
 
 
-def _reason(model: Contender, other: Contender) -> str:
+def _reason(model: Contender, other: Contender, remark: str = "") -> str:
     """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
     ratio = ratio if model.median_error is None else math.sqrt(max(0.0, ratio))
     change = f"{percent(abs(1 - ratio))} {'lower' if ratio < 1 else 'higher'}"
-    against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}"
+    against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}{remark}"
     if model.median_error is not None:
         return f"against “{other.name}”, {against}"
     right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"
+    if (other.gain > 0) != (model.score >= other.score):  # the loss decides, so it comes first
+        return f"{against}, although {right}" if other.gain > 0 else f"{against}; {right}"
     return f"{right}; {against}"
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from decoupled_descent.checks import Z95
+
 if TYPE_CHECKING:
+    from decoupled_descent.tables.analyses.coefficients import LinearPart
+    from decoupled_descent.tables.analyses.importance import Importance
+    from decoupled_descent.tables.analyses.subgroups import Subgroup
     from decoupled_descent.tables.estimators.forward import TimeEstimate
     from decoupled_descent.tables.estimators.learning_curve import LearningCurve
-
-#: Of two classes the second is the one to find, unless its share is above this.
-COMMON = 0.6
 
 
 class MissedClass(NamedTuple):
@@ -56,6 +58,12 @@ class Contender(NamedTuple):
     gain_stderr: float
     loss: float  # the mean loss of the comparison
     measure: str = "error"  # the name of the loss, or of its root for numbers
+    area: tuple[float, ...] = ()  # the model's AUC with its interval, if that shows it is better
+
+    @property
+    def is_beaten(self) -> bool:
+        """Whether the model is better."""
+        return bool(self.area) or self.gain > Z95 * self.gain_stderr
 
 
 class IntervalWidth(NamedTuple):
@@ -93,30 +101,6 @@ class ErrorsByRows(NamedTuple):
             "typical error (RMSE)", rows, sizes, of_roots, sizes[-1] - sizes[-2],
             change_stderr / slopes[-2], roots=True,
         )  # fmt: skip
-
-
-class LinearPart(NamedTuple):
-    """The linear models of a mixture, averaged."""
-
-    share: float  # of the mixture
-    unit: str  # of the coefficients
-    #: Name of a feature, its coefficient, and the effect of one standard deviation.
-    effects: Sequence[tuple[str, float, float]]
-    #: Name, coefficient, and how often it stays selected without a part of the rows.
-    selected: Sequence[tuple[str, float, float]] = ()
-
-
-class Subgroup(NamedTuple):
-    """The rows of one category, compared with all other rows."""
-
-    column: str
-    value: str
-    rows: int
-    error: float  # mean log loss or squared error
-    accuracy: float | None  # None for numbers
-    gap: float  # mean loss minus that of the other rows
-    gap_stderr: float
-    is_worse: bool = False  # by more than chance explains, with an allowance for all categories
 
 
 @dataclass(frozen=True)
@@ -224,12 +208,9 @@ class RowPredictions:
 
     @property
     def class_to_find(self) -> int:
-        """The class to find. If none is named, the second, unless most rows belong to it."""
+        """The class to find, of two; the second if none is named."""
         assert self.classes is not None
-        if self.positive in self.classes:
-            return list(self.classes).index(self.positive)
-        of_second = sum(str(one) == str(self.classes[1]) for one in self.labels)
-        return 0 if of_second > COMMON * len(self.labels) else 1
+        return list(self.classes).index(self.positive) if self.positive in self.classes else 1
 
     @property
     def mostly_missed(self) -> list[MissedClass]:
@@ -286,12 +267,13 @@ class Analyses:
 
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
     intervals: Sequence[IntervalWidth] = ()
-    importance: Sequence[tuple[str, float]] | str = ()  # columns, and the rises; or why not
+    importance: Sequence[Importance] | str = ()  # columns, and the rises; or why not
     reasons: Mapping[int, str] = field(default_factory=dict)  # values that misled the model, by row
     coefficients: LinearPart | None = None
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
     subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words
+    failed: Sequence[str] = ()  # those that could not be computed, in sentences
     over_time: ErrorsOverTime | None = None  # if the estimate is for later rows
 
 

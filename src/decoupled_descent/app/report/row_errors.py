@@ -87,10 +87,10 @@ def importance(data: ReportData) -> dict[str, Any] | None:
         return None
     if not data.has_classes:  # in the units of the target
         name = "typical error"
-        rises = [(column, math.sqrt(max(0.0, 1 + rise)) - 1) for column, rise in rises]
-    largest = max(max(rise for _, rise in rises), 1e-300)
+        rises = [one._replace(rise=math.sqrt(max(0.0, 1 + one.rise)) - 1) for one in rises]
+    largest = max(max(one.rise for one in rises), 1e-300)
     listed = rises[:MOST_COLUMNS]
-    rows = [[column, f"{max(rise, 0) / largest:.3f}", _rise(rise)] for column, rise in listed]
+    rows = [[one.column, f"{max(one.rise, 0) / largest:.3f}", _rise(one.rise)] for one in listed]
     columns = [Column("column"), Column("", "bar"), Column(f"{name} rises", "number")]
     return {"table": Table(columns, rows), "not_listed": len(rises) - len(rows)}
 

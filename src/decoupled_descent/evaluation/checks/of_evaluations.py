@@ -56,10 +56,11 @@ def _few(e: Evaluation) -> Reading:
     return Reading(share, {"count": round(e.count), "rows": unit + equal})
 
 
-def _one_class(e: Evaluation) -> float | None:
-    if not e.kind.has_classes or np.ndim(e.labels) != 1:
-        return None
-    return float((e.labels == e.labels[0]).all())
+def _one_label(e: Evaluation) -> float:
+    """Whether all labels are the same; numbers, up to their rounding."""
+    labels = np.asarray(e.labels).reshape(len(e.labels), -1)
+    rounding = 0.0 if e.kind.has_classes else 4 * np.finfo(float).eps * np.abs(labels).max(0)
+    return float((np.ptp(labels, axis=0) <= rounding).all())
 
 
 def _noted(name: str) -> Any:
@@ -107,11 +108,12 @@ OF_EVALUATIONS = (
         advice="get more rows; until then, treat the error as a guess",
     ),
     Check(
-        name="one class", measure=_one_class, alarm=0.5,
-        question="Do the rows have more than one class?",
-        meaning="All rows have the same class. A model that always says this class has no error "
-        "on them, and nothing is known about rows of another class.",
-        advice="collect rows of every class that the model has to tell apart",
+        name="one label", measure=_one_label, alarm=0.5,
+        question="Do the rows have different labels?",
+        meaning="All rows have the same label. A model that always says it has no error on them, "
+        "and nothing is known about rows with another label.",
+        advice="collect rows with every label that the model has to tell apart; subtract a large "
+        "constant from numbers that differ by less than they are rounded",
     ),
     Check(
         name="rows behind the error", measure=_behind,

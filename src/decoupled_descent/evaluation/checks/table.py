@@ -41,6 +41,7 @@ class Table:
             together: pairs of a name and a code for each row.
         interrupted: Whether training was interrupted.
         missing: Parts of the report that were left out for this reason.
+        doubts: Why the model may answer another question than its owner has, in sentences.
     """
 
     names: Sequence[str]
@@ -49,6 +50,7 @@ class Table:
     identifiers: Sequence[tuple[str, NDArray[Any]]] = ()
     interrupted: bool = False
     missing: Sequence[str] = ()
+    doubts: Sequence[str] = ()
     traits: frozenset[str] = frozenset()
     run: None = None
 

@@ -66,6 +66,14 @@ def _interruption(evidence: Any) -> Reading | None:
     return Reading(1.0, {"reason": reason})
 
 
+def _doubts(evidence: Any) -> Reading | None:
+    """How many doubts there are whether this kind of model suits the table."""
+    doubts = evidence.table.doubts
+    return (
+        Reading(len(doubts), {"doubts": " ".join(f"{one}." for one in doubts)}) if doubts else None
+    )
+
+
 LEAK_CHECK = Check(
     name=LEAK, measure=_leaks, caution=PERFECT,
     question="Does one column alone predict the target almost perfectly?",
@@ -87,6 +95,13 @@ TABLE_CHECKS = (
         "p-value of the F test is above 0.01",
         advice="pass {name!r} as groups, which leaves all rows of one value out together",
         command_advice="train with {option}, which leaves all rows of one value out together",
+    ),
+    Check(
+        name="another kind of model", measure=_doubts, caution=1,
+        question="Is this the right kind of model for the table?",
+        meaning="{doubts}",
+        definition="the number of doubts",
+        advice="use the method that is named, or make sure that it is not needed",
     ),
     Check(
         name="interrupted", measure=_interruption, caution=1,

@@ -40,7 +40,7 @@ LEVELS = 20  # the most values of a text column that get a column each
 NEARLY = 0.9  # text with at least this fraction of different values identifies the rows
 FEWEST, FRACTION = 5, 0.01  # missing values are marked from this number and fraction on
 SHORTEST = 10  # with fewer rows, 1, 2, 3, … is a feature and not a row number
-LONG = 100  # with at least this number of rows, 1001, 1002, … is a row number under any name
+LONG = 100  # with at least this number of rows, 1001, 1002, … in any order are row numbers
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
 )
@@ -50,6 +50,12 @@ REPEATED = re.compile(
     r"family|animal|student|participant|donor|batch|device|session)([\W_]*(nr|no|num|number|code|"
     r"key))?$)"
 )
+#: Names that end with a word for an identifier, such as patient_id, MRN, "case number", Patient-Nr.
+NAMED = re.compile(
+    r"(?i:(^|[\W_])(ids?|nr|no|num|number|nummer|index|key|code|mrn|ssn|pid|uid|uuid|nhs)\W*$)"
+    r"|[a-z](Id|ID|Nr|No)$"
+)
+ALL_DIFFERENT = "whole numbers that are different in every row"
 REPEATS = "identifiers that occur in several rows"
 #: Numbers further outside the range of training than this share of it are noted.
 BEYOND = 0.5
@@ -215,13 +221,15 @@ def learn_column(
     marked = absent >= max(FEWEST, FRACTION * len(values))
     if not present.size:
         return None, "without values"
-    start = _numbering(values, column.index) if kind == "number" else None
+    start = _numbering(values, column.index) if kind == "number" and not plain else None
     if start is not None and (
         -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
     ):
         return None, "row numbers"
-    if kind == "number" and is_repeated(column.name, present):
+    if kind == "number" and not plain and is_repeated(column.name, present):
         return None, REPEATS
+    if kind == "number" and not plain and are_all_different(column.name, present):
+        return None, f"{ALL_DIFFERENT} ({undo(column.name)} if they mean something)"
     if (present == present[0]).all():
         if not marked:
             return None, "the same value in every row"
@@ -347,6 +355,19 @@ def is_repeated(name: str, values: Any) -> bool:
     """
     different = len(np.unique(values))
     return bool(REPEATED.search(name)) and LEVELS < different <= len(values) / 2
+
+
+def are_all_different(name: str, values: Floats) -> bool:
+    """Whether numbers only tell rows apart: whole numbers of which no two are the same.
+
+    Their column has the name of an identifier, or they are k, k + 1, k + 2, … in some order.
+    """
+    if len(values) < SHORTEST or not (values == np.floor(values)).all():
+        return False
+    if len(np.unique(values)) < len(values):
+        return False
+    dense = len(values) >= LONG and np.ptp(values) == len(values) - 1
+    return bool(dense or NAMED.search(name))
 
 
 def _count(absent: int) -> str:

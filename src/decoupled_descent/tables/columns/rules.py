@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -39,6 +39,8 @@ from decoupled_descent.tables.columns.values import (
 MOST_DECIMALS = 12
 #: How a note on dropped columns begins.
 DROPPED = "dropped, "
+#: Why a column that is copied to the predictions is not used.
+IDENTIFIES = "the identifier of the rows"
 #: Attributes of :class:`Columns` that are lists of texts.
 LISTS = ("dropped", "notes", "words", "repeated", "spellings")
 
@@ -72,8 +74,6 @@ class Columns:
     repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
     spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
     decimals: int = 0  # of the target, if it is a number
-    positive: str = ""  # the class to find, if there are two
-    threshold: float = 0.0  # of its probability; 0 predicts the more probable class
 
     @classmethod
     def learn(
@@ -82,14 +82,15 @@ class Columns:
         words: Sequence[str] = (),
         identifier: str = "",
         drop: Sequence[str] = (),
-        group: str | None = None,
+        others: Mapping[str, str] | None = None,
         plain_columns: Sequence[str] = (),
     ) -> Self:
         """Learn from the training rows, without the target, how to treat each column.
 
-        ``words`` stand for missing values. The columns of ``drop``, the identifier and the column
-        of the groups are not used. In ``plain_columns`` -999 and 01067 are numbers, and 120/80 is
-        a text.
+        ``words`` stand for missing values. The columns of ``drop``, the identifier and ``others``,
+        names with what they are, such as groups and weights, are not used. In ``plain_columns``
+        -999 and 01067 are numbers, 120/80 is a text, and whole numbers are used even if each row
+        has another one.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -100,10 +101,10 @@ class Columns:
         dropped: dict[str, list[str]] = {}
         problems: list[str] = []
         only_cells = True
+        known = {identifier: IDENTIFIES} | dict.fromkeys(drop, "as requested") | dict(others or {})
         for name, column in _by_name(mark_missing(frame, words)).items():
-            if name in (identifier, group) or name in drop:
-                why = "as requested" if name in drop else "the identifier of the rows"
-                why = "the groups" if name == group else why
+            if name in known:
+                why = known[name]
                 dropped.setdefault(why, []).append(name)
                 continue
             try:
@@ -208,10 +209,7 @@ class Columns:
         columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
         names = [*(column.name for column in columns), *parts["dropped"]]
         decimals = parts["decimals"]
-        threshold = parts["threshold"]
-        if type(threshold) not in (int, float) or not 0 <= threshold < 1:
-            raise ValueError(f"the columns cannot be used: threshold is {threshold!r:.20}")
-        texts += [parts["identifier"], parts["positive"]]
+        texts += [parts["identifier"]]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
         if not columns or len(set(names)) < len(names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,7 +11,11 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from decoupled_descent.checks import SCORES, error_interval, whole_number
+from decoupled_descent.checks import SCORES, whole_number
+from decoupled_descent.evaluation.decision_rule import DecisionRule
+from decoupled_descent.evaluation.estimate import Estimate, Metric
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.means import Mean, mean_with_stderr
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_labels, is_divided
@@ -37,13 +40,14 @@ from decoupled_descent.tables.estimators.learning_curve import (
 )
 from decoupled_descent.tables.estimators.mixture import Mixture
 from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
-from decoupled_descent.tables.estimators.newton_model import NewtonModel, search_rows
+from decoupled_descent.tables.estimators.newton_model import NewtonModel, diagnosed, search_rows
 from decoupled_descent.tables.estimators.past import Past
 from decoupled_descent.tables.estimators.raw_inputs import RawInputs
 from decoupled_descent.tables.estimators.row_weights import RowWeights, combine_weights
+from decoupled_descent.tables.estimators.threshold import Threshold
 from decoupled_descent.tables.features.candidates import as_features
 from decoupled_descent.tables.features.scaling import is_sparse
-from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
+from decoupled_descent.tables.search.fits import SearchResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +66,10 @@ class DecoupledEstimator(RawInputs):
     _error_name: ClassVar[str]
     _unit: float = 1.0
     model_: NewtonModel
+    evaluation_: Evaluation
     time_estimate_: TimeEstimate | None = None
+    decision_rule_ = DecisionRule()
+    threshold_: Threshold | None = None
     train_error_curve_: Floats
     train_error_stderr_curve_: Floats
 
@@ -72,8 +79,9 @@ class DecoupledEstimator(RawInputs):
     _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
     _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
     _encoded: ClassVar[Callable[[Any, Any], Encoded]]
+    _evaluated: ClassVar[Callable[..., Evaluation]]  # predictions of the rows as if new
     _conclude: ClassVar[Callable[..., None]]  # sets what only one of the tasks has
-    _errors_of: ClassVar[Callable[..., tuple[Floats, Floats]]]  # losses and scores of later rows
+    _predicted_by: ClassVar[Callable[..., Floats]]  # predictions by a model of some of the rows
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None
@@ -116,44 +124,89 @@ class DecoupledEstimator(RawInputs):
         with threads_for(entries, encoded.outputs):
             self.model_, training = NewtonModel.fit(self, features, encoded, weights)
             self._record(training)
-            self._kept = kept
-            every = self._completed(training.predictions, rows, kept)
-            self._conclude(training, every, encoded.targets, weights)
+            self._kept, self._weights = kept, weights
+            result = training.result
+            self._folds = result.folds
+            own = self._evaluated(result, labels, weights)
+            checks = diagnosed(self, own, result.best, features, encoded.targets)
+        self._left_out = self.evaluation_ = own.with_findings(checks.findings)
+        self._conclude(result, self._completed(result.predictions.numpy(), rows, kept), weights)
         self.time_estimate_ = None
         if order is not None:
             given = {"sample_weight": sample_weight, "groups": groups}
             self._look_forward(order, rows, every_label, given)
+        self._set_estimates()
         return self
 
     def _look_forward(
         self, order: tuple[Floats, list[str]], rows: Any, labels: NDArray[Any], given: Any
     ) -> None:
-        """Replace the estimates by those for rows after the last one."""
+        """Replace the evaluation by that of rows after the last one."""
         if isinstance(rows, Rows) or labels.ndim > 1:
             raise ValueError("time needs X in memory and one target; leave it out")
         past = Past(self, rows, labels, **given)
-        limits = (0.0, 1.0) if self._task == "classification" else (-np.inf, 1.0)
-        self.time_estimate_ = forward_estimate(*order, past.errors_of, limits)
-        error, score = self.time_estimate_.error, self.time_estimate_.score
-        self.estimated_test_error_, self.estimated_test_error_stderr_ = error.value, error.stderr
-        self.estimated_test_error_interval_ = error.interval
-        for name, value in zip(("", "stderr_", "interval_"), score, strict=True):
-            setattr(self, SCORES[self._task] + name, value)
+        self.time_estimate_ = forward_estimate(*order, past, self.evaluation_.given)
+        self.evaluation_ = self.time_estimate_.evaluation
 
     def _record(self, training: Training) -> None:
-        """Set the fitted attributes that both tasks have."""
-        self.estimated_test_error_ = training.error
-        self.estimated_test_error_stderr_ = training.stderr
-        self.estimated_test_error_interval_ = training.interval
-        self._left_out_error = training.error, training.stderr
+        """Set the fitted attributes of the training that both tasks have."""
         self.train_error_curve_ = training.curve
         self.train_error_stderr_curve_ = training.stderr_curve
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
         self.stop_reason_ = training.stop_reason
-        self.skipped_candidates_ = list(training.skipped)
+        self.skipped_candidates_ = list(training.result.skipped)
         self.candidates_, self.ridges_ = list(training.candidates), training.ridges
-        self.algorithm_, self.metadata_ = training.run.algorithm, training.run.metadata
-        self.diagnostics_ = training.diagnostics
+        run = training.result.best.run
+        self.algorithm_, self.metadata_ = run.algorithm, run.metadata
+
+    def _set_estimates(self) -> None:
+        """Set the attributes that show the evaluation."""
+        evaluation, score = self.evaluation_, SCORES[self._task]
+        self.estimated_test_error_ = evaluation.error
+        self.estimated_test_error_stderr_ = evaluation.stderr
+        self.estimated_test_error_interval_ = evaluation.interval
+        value = self._score_of(evaluation)
+        for name, one in zip(("", "stderr_", "interval_"), value, strict=True):
+            setattr(self, score + name, one)
+        self.diagnostics_ = evaluation.diagnosis
+
+    def _score_of(self, evaluation: Evaluation) -> tuple[float, float, tuple[float, float]]:
+        """Accuracy or R² on new rows, its standard error and its interval."""
+        score = evaluation.estimate(evaluation.kind.score)
+        return score.value, score.stderr, score.interval
+
+    def estimate(self, metric: Metric) -> Estimate:
+        """Estimate any metric on new rows; see :meth:`Evaluation.estimate`.
+
+        Args:
+            metric: ``"auc"``, ``"sensitivity"``, ``"brier"``, ``"rmse"``, ``"r2"``, …, or a
+                function of labels (numbers of classes) and predictions such as those of
+                ``sklearn.metrics``.
+
+        Returns:
+            ``.value``, ``.stderr``, ``.interval`` and the verdict.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
+            >>> model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
+            >>> 0.5 < model.estimate("auc").value <= 1
+            True
+        """
+        return self._rows_of_fit().estimate(metric)
+
+    def _encoded_rows(self) -> tuple[Encoded, RowWeights]:
+        """The labels of the rows that count as the loss takes them, and weights and groups."""
+        labels = self._left_out.labels
+        classes = self._left_out.classes
+        return self._encoded(labels if classes is None else classes[labels]), self._weights
+
+    def _rows_of_fit(self) -> Evaluation:
+        """The evaluation, or ``ValueError`` for a model that has none."""
+        check_is_fitted(self)
+        if not hasattr(self, "evaluation_"):
+            raise ValueError("a model from a file does not have its training rows; fit it again")
+        return self.evaluation_
 
     @property
     def mixture_(self) -> Mixture:
@@ -245,34 +298,17 @@ class DecoupledEstimator(RawInputs):
             return self._losses_of(predictions, result)
 
         losses = measured_losses(result, row_losses, quarters, bool(self.stack))
-        now = self._left_out_error
+        now = self._left_out.error, self._left_out.stderr
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
     def _strata(self, encoded: Encoded) -> NDArray[np.intp]:
         """The stratum of each row, which parts of the rows have equal shares of."""
         return np.zeros(len(encoded.targets), int)
 
-    def _out_of_sample(self, result: SearchResult) -> Floats:
-        """Predictions of the rows as if they were new, shape (n, K)."""
-        left_out: Floats = result.left_out.numpy()
-        return left_out
-
-    def _search_error(
-        self, result: SearchResult, weights: RowWeights, seed: int
-    ) -> tuple[float, float, tuple[float, float]]:
-        """Expected error of a mixture, its standard error and its 95 % interval."""
-        error, stderr, _ = result.estimate
-        return error, stderr, error_interval(error, stderr)
-
-    def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
-        """Leave-one-out error of one candidate, and its standard error."""
-        return fit.error, fit.run.best.train_error_stderr
-
-    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
-        """Mean loss of honest predictions of the rows, shape (n, K), and its standard error."""
+    def _candidate_error(self, predictions: Tensor, result: SearchResult) -> Mean:
+        """The mean loss of honest predictions of the rows, shape (n, K), and its stderr."""
         rows = result.best.rows
-        values = rows.averaged(result.objective.loss.of_predictions(predictions, rows.y))
-        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
+        return mean_with_stderr(self._losses_of(predictions, result), rows.weights, rows.groups)
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """Weights that follow from the labels; none unless a task has them."""

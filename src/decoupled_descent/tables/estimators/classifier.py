@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,28 +14,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from decoupled_descent.checks import (
-    LIKELY_CLASSES,
-    ROWS_PER_CLASS,
-    outside,
-    real_number,
-    share_interval,
-)
-from decoupled_descent.evaluation.estimate import Estimate, Metric
-from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, outside, real_number
+from decoupled_descent.evaluation.calibration import reliability
+from decoupled_descent.evaluation.decision_rule import DecisionRule
+from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
-from decoupled_descent.tables.estimators.calibration import reliability, share_of
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.jackknife import Jackknife
-from decoupled_descent.tables.estimators.metrics import estimate_metric
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
+from decoupled_descent.tables.estimators.model import Encoded, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.estimators.threshold import Threshold, choose_threshold
 from decoupled_descent.tables.search.fits import SearchResult
-from decoupled_descent.tables.search.stacking import folds_of
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,6 +58,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             the mixture and the diagnosis take further time. With ``time=``, each model of the past
             has the same limit.
         class_weight: ``"balanced"``, or a weight for each class.
+        cost_ratio: For two classes, the cost of a missed row of the class to find in units of a
+            false alarm: the threshold with the lowest cost is chosen. By default a row belongs to
+            the more probable class.
+        positive: The class to find, of two; by default the second of ``classes_``. Sensitivity,
+            specificity and predictive values are about it.
         ridge: Strength of the ridge penalty, or ``"auto"``: chosen by the leave-one-out error.
         random_state: Seed of all random numbers.
         verbose: Whether to draw a progress bar.
@@ -76,6 +73,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             names, and in tables as dates too.
 
     Attributes:
+        evaluation_: The predictions of the rows as if they were new, and what follows from them:
+            errors, any metric, verdict; see :class:`~decoupled_descent.evaluation.Evaluation`. The
+            next attributes show parts of it.
         estimated_test_error_: Expected log loss on new rows.
         estimated_test_error_stderr_: Its standard error.
         estimated_test_error_interval_: Its 95 % interval.
@@ -88,6 +88,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         calibration_: Calibration of these probabilities: a table with the expected calibration
             error.
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
+        decision_rule_: The threshold and the class to find, which ``predict`` and ``evaluation_``
+            use.
+        threshold_: What ``cost_ratio`` chose, with its estimates; None without.
         best_iter_: The ridge that was kept, a position in the curve.
         n_iter_: The number of ridges.
         stop_reason_: Why training ended.
@@ -115,6 +118,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     _task, _error_name, _takes_several = "classification", "log loss", False
 
     class_weight: Any = None
+    cost_ratio: float | None = None
+    positive: Any = None
 
     def _cleaned(self, labels: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(labels)
@@ -135,54 +140,58 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             )
         self.classes_: NDArray[Any] = classes
 
-    def _conclude(
-        self, training: Training, every: Floats, targets: Tensor, weights: RowWeights
-    ) -> None:
-        """Accuracy, calibration and scores from out-of-sample probabilities of the rows used."""
-        chances = training.predictions
-        codes, counted = targets.long().numpy(), weights.in_estimates()
-        self.corrected_proba_ = every
-        self._mixture_codes = self._of_all_rows(training.mixture_codes)
-        self._widening = training.widening
-        right = chances.argmax(1) == codes
-        self.estimated_accuracy_, stderr = share_of(right, *counted, training.right)
-        self.estimated_accuracy_stderr_ = training.widening * stderr
-        self.estimated_accuracy_interval_ = share_interval(
-            self.estimated_accuracy_, self.estimated_accuracy_stderr_
+    def _evaluated(
+        self, result: SearchResult, labels: NDArray[Any], weights: RowWeights
+    ) -> Evaluation:
+        """Probabilities of the rows by mixtures that were chosen without them."""
+        shares, groups = weights.in_estimates()
+        evaluation = Evaluation.of(
+            np.searchsorted(self.classes_, labels),
+            result.predictions.numpy(),
+            losses=result.losses.numpy(),
+            how="formula",
+            weights=shares,
+            groups=groups,
+            classes=self.classes_,
+            rule=DecisionRule(positive=self._positive_code()),
+            right=None if result.right is None else result.right.numpy(),
+            models=result.mixture_codes.numpy(),
+            pairs=result.pairs,
+            optimism=result.optimism,
         )
-        self.calibration_ = reliability(chances, codes, *counted)
+        self.decision_rule_, self.threshold_ = evaluation.rule, None
+        if self.cost_ratio is None:
+            return evaluation
+        self.threshold_, evaluation = choose_threshold(evaluation, self.cost_ratio, self._seed())
+        self.decision_rule_ = evaluation.rule
+        return evaluation
+
+    def _positive_code(self) -> int:
+        """The number of the class to find, the second one by default."""
+        if self.positive is None:
+            return 1
+        return position_of(self.positive, self.classes_)
+
+    def _conclude(self, result: SearchResult, every: Floats, weights: RowWeights) -> None:
+        """Calibration and scores from out-of-sample probabilities of the rows used."""
+        self.corrected_proba_ = every
+        self.calibration_ = reliability(self.evaluation_)
+        codes, chances = self.evaluation_.labels, self.evaluation_.predictions
         scores = 1 - chances[np.arange(len(codes)), codes]
         self._jackknife = Jackknife.plain(scores[:, None], weights.shares)
 
-    def _of_all_rows(self, codes: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """The mixtures that predict the rows; rows of weight zero are predicted by the model."""
-        if codes is None or self._kept is None:
-            return codes
-        full = np.full(len(self._kept), -1)
-        full[self._kept] = codes
-        return full
-
-    def _errors_of(
-        self, model: Any, X: Any, labels: NDArray[Any], every: NDArray[Any]
-    ) -> tuple[Floats, Floats]:
-        """Log losses of rows, and which are right, by a model that may not have all classes.
+    def _predicted_by(self, model: Any, X: Any) -> Floats:
+        """Probabilities of all classes by a model that may not have all of them.
 
         A class that the model has not seen gets a share of one row: 1 / (n + 1).
         """
-        chances = np.zeros((len(labels), len(self.classes_)))
+        chances = np.zeros((len(X), len(self.classes_)))
         seen = np.isin(self.classes_, model.classes_)
         chances[:, seen] = model.predict_proba(X)
         if not seen.all():
             left = 1 / (len(model.corrected_proba_) + 1)
             chances *= 1 - left
             chances[:, ~seen] = left / (~seen).sum()
-        codes = np.searchsorted(self.classes_, labels)
-        own = chances[np.arange(len(codes)), codes]
-        return -np.log(np.maximum(own, 1e-300)), 1.0 * (chances.argmax(1) == codes)
-
-    def _out_of_sample(self, result: SearchResult) -> Floats:
-        """Probabilities by mixtures that were chosen without the row."""
-        chances: Floats = result.predictions.numpy()
         return chances
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
@@ -239,69 +248,32 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         sets[np.arange(len(sets)), chances.argmax(1)] = True  # no set is empty
         return sets
 
-    def suspicious_rows(self, y: ArrayLike) -> tuple[NDArray[np.intp], Floats]:
+    def suspicious_rows(self) -> tuple[NDArray[np.intp], Floats]:
         """Rank the training rows by the leave-one-out probability of their labels, lowest first.
 
         The probability does not depend on the row's own label, so wrong labels have low values.
 
-        Args:
-            y: The labels of ``fit``.
-
         Returns:
-            Indices of the rows, most suspicious first, and the probability of each row's label.
+            Numbers of the rows of ``fit``, most suspicious first, and the probability of each
+            row's label. Rows of weight zero are left out.
         """
-        labels = self._labels_of_fit(y)
-        own = labels.reshape(-1, 1) == self.classes_  # rows of weight zero may have other labels
-        chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
-        order = np.argsort(chances)
-        return order, chances[order]
+        self._rows_of_fit()
+        chances, codes = self._left_out.predictions, self._left_out.labels
+        own = chances[np.arange(len(codes)), codes]
+        rows = np.arange(len(own)) if self._kept is None else np.flatnonzero(self._kept)
+        order = np.argsort(own)
+        return rows[order], own[order]
 
-    def estimate(
-        self, metric: Metric, y: ArrayLike, sample_weight: Any = None, groups: Any = None
-    ) -> Estimate:
-        """Estimate any metric on new rows from the leave-one-out probabilities.
-
-        Args:
-            metric: ``"auc"``, ``"sensitivity"``, ``"specificity"``, ``"ppv"``, ``"npv"`` (of the
-                second of two classes), ``"brier"``, ``"balanced_accuracy"``, …, or a function of
-                labels (class indices) and probabilities such as those of ``sklearn.metrics``.
-            y: The labels of ``fit``.
-            sample_weight: The weights of ``fit``.
-            groups: The groups of ``fit``; the standard error is then one over groups.
-
-        Returns:
-            ``.value``, ``.stderr`` and ``.interval``. The standard error is a jackknife over rows,
-            or groups, widened because each row trains the models that predict the others.
-
-        Example:
-            >>> import decoupled_descent as dd
-            >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
-            >>> model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
-            >>> 0.5 < model.estimate("auc", y).value <= 1
-            True
-        """
-        codes = self._codes_of_fit(y)
-        kind = OutputScale.PROBABILITIES
-        counted = estimate_metric(
-            metric, codes, self.corrected_proba_, kind, sample_weight, groups, self._mixture_codes
-        )
-        return replace(counted, stderr=self._widening * counted.stderr)
-
-    def choose_threshold(
-        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None,
-        *, positive: Any = None,
-    ) -> Threshold:  # fmt: skip
+    def choose_threshold(self, cost_ratio: float = 1.0) -> Threshold:
         """Choose the probability from which a row is given to the class to find.
 
-        The estimates allow for the choice: the rows of a fold are decided by the threshold that
-        the other folds choose.
+        The class to find is the option ``positive``, by default ``classes_[1]``. The estimates
+        allow for the choice: the rows of a fold are decided by the threshold that the other folds
+        choose. The model does not change; ``with_threshold(chosen.value)`` is one that uses it,
+        and the option ``cost_ratio`` chooses in ``fit``.
 
         Args:
-            y: The labels of ``fit``; there must be two classes.
             cost_ratio: The cost of a missed row of this class, in units of a false alarm.
-            sample_weight: The weights of ``fit``.
-            groups: The groups of ``fit``.
-            positive: The class to find; ``classes_[1]`` by default.
 
         Returns:
             The threshold, and its cost, sensitivity, specificity and predictive values on new
@@ -311,51 +283,46 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             >>> import decoupled_descent as dd
             >>> X, y = dd.mixtures.flipped_classes(5, 1.0, labels=(0.0, 1.0)).sample(90, seed=0)
             >>> model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
-            >>> one, ten = (model.choose_threshold(y, ratio) for ratio in (1.0, 10.0))
+            >>> one, ten = (model.choose_threshold(ratio) for ratio in (1.0, 10.0))
             >>> ten.value < one.value, ten.sensitivity.value >= one.sensitivity.value
             (True, True)
         """
-        codes = self._codes_of_fit(y)
+        return choose_threshold(self._rows_of_fit(), cost_ratio, self._seed())[0]
+
+    def with_threshold(self, threshold: float, positive: Any = None) -> Self:
+        """A copy that gives rows to the class to find from this probability on.
+
+        Args:
+            threshold: Between 0 and 1.
+            positive: The class to find; that of this model by default.
+
+        Returns:
+            A model with the same probabilities, whose ``predict`` and evaluation use the threshold.
+        """
+        check_is_fitted(self)
         if len(self.classes_) != 2:
             raise ValueError(f"a threshold is for two classes; the model has {len(self.classes_)}")
-        if not real_number("cost_ratio", cost_ratio) > 0:
-            raise ValueError(f"cost_ratio={cost_ratio!r} must be larger than 0")
-        units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-        together = None if units is None else torch.from_numpy(units.reshape(-1))
-        folds = folds_of(len(codes), together, self._seed(), torch.from_numpy(codes)).numpy()
-        matches = np.flatnonzero(
-            self.classes_ == (self.classes_[1] if positive is None else positive)
-        )
-        if len(matches) != 1:
-            raise ValueError(f"positive={positive!r} must be one of {self.classes_.tolist()}")
-        p = np.asarray(self.corrected_proba_[:, matches[0]], np.float64)
-        cases = (codes == matches[0]).astype(np.int64)
-        weights = {"sample_weight": sample_weight, "groups": groups}
-        return choose_threshold(p, cases, folds, float(cost_ratio), self._widening, **weights)
-
-    def _labels_of_fit(self, y: ArrayLike) -> NDArray[Any]:
-        """Labels as an array, one for each row of ``fit``, or ``ValueError``."""
-        check_is_fitted(self)
-        if not hasattr(self, "corrected_proba_"):
-            raise ValueError("a model from a file does not have its training rows; fit it again")
-        labels = np.asarray(y)
-        if labels.shape != (len(self.corrected_proba_),):
-            raise ValueError(
-                f"y has shape {labels.shape} but the model was trained on "
-                f"{len(self.corrected_proba_)} rows; pass the labels of fit"
-            )
-        return labels
-
-    def _codes_of_fit(self, y: ArrayLike) -> NDArray[np.intp]:
-        """The class of each row of ``fit``, or ``ValueError`` for other labels."""
-        labels = self._labels_of_fit(y)
-        codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
-        if not (self.classes_[codes] == labels).all():
-            raise ValueError("y has labels that are not among classes_; pass the labels of fit")
-        return codes
+        if not 0 < real_number("threshold", threshold) < 1:
+            raise ValueError(f"threshold={threshold!r} must be between 0 and 1")
+        one = self.decision_rule_.positive
+        code = one if positive is None else position_of(positive, self.classes_)
+        result = copy.copy(self)
+        result.decision_rule_, result.threshold_ = DecisionRule(float(threshold), code), None
+        if hasattr(self, "evaluation_"):
+            result.evaluation_ = self.evaluation_.with_rule(result.decision_rule_)
+            result._set_estimates()
+        return result
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the most probable class of each row, shape (m,)."""
-        codes = self.predict_proba(X).argmax(1)
+        """Return the class of each row, by the threshold of the model if it has one, shape (m,)."""
+        codes = self.decision_rule_.decide(self.predict_proba(X).astype(np.float64))
         chosen: NDArray[Any] = self.classes_[codes]
         return chosen
+
+
+def position_of(label: Any, classes: NDArray[Any]) -> int:
+    """The number of the class to find, or ``ValueError``."""
+    matches = np.flatnonzero(classes == label)
+    if len(matches) != 1:
+        raise ValueError(f"positive={label!r} must be one of {classes.tolist()}")
+    return int(matches[0])

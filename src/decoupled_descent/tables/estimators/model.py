@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
-
 if TYPE_CHECKING:
-    from decoupled_descent.training.run import Run
+    from decoupled_descent.tables.search.fits import SearchResult
 
 Floats = NDArray[np.floating[Any]]
 
@@ -28,22 +26,13 @@ class Encoded(NamedTuple):
 class Training(NamedTuple):
     """The record of a training, which the attributes of an estimator show."""
 
-    predictions: Floats  # out-of-sample predictions of the rows, shape (n, K)
-    error: float  # the expected error on new rows, in the units of the estimator
-    stderr: float  # its standard error
-    interval: tuple[float, float]  # its 95 % interval
-    widening: float  # what standard errors of other scores are multiplied by
+    result: SearchResult  # all fits, their mixture, and its predictions of the rows as if new
     curve: Floats  # the error at every ridge of the best features
     stderr_curve: Floats  # their standard errors
+    ridges: Floats  # of the curve
     best: int  # the ridge that was kept
     stop_reason: str
     candidates: Sequence[dict[str, Any]]  # all that were compared
-    diagnostics: Diagnosis
-    run: Run  # of the best candidate
-    ridges: Floats  # of the curve
-    mixture_codes: NDArray[np.int64] | None = None  # which mixture predicts each row, shape (n,)
-    right: Floats | None = None  # for classes: how often each row is predicted right, shape (n,)
-    skipped: Sequence[str] = ()  # candidates that the time limit left out
 
 
 def require(right: Any, what: str) -> None:

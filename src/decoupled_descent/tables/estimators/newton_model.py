@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.evaluation.checks.check import MOST_TOGETHER
-from decoupled_descent.evaluation.checks.diagnosis import diagnose
+from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_rows
+from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
@@ -56,35 +57,10 @@ class NewtonModel:
             members=recipes(estimator), deadline=deadline_of(estimator.time_limit, inputs),
         )  # fmt: skip
         best = result.best
-        error, stderr, interval = estimator._search_error(result, weights, seed)
         ridges, curve, stderr_curve, index = ridge_curve(result, estimator, weights.unit)
-        everything = gather_rows(inputs, encoded.targets) if is_divided(inputs) else inputs
-        training = Training(
-            predictions=estimator._out_of_sample(result),
-            error=error,
-            stderr=stderr,
-            interval=interval,
-            widening=result.widening,
-            curve=curve,
-            stderr_curve=stderr_curve,
-            best=index,
-            stop_reason="interrupted" if result.interrupted else str(best.run.stop_reason),
-            candidates=fit_records(result, estimator, weights.unit),
-            diagnostics=diagnose(
-                *diagnosed_run(best),
-                task=estimator._task,
-                optimism=result.estimate.optimism,
-                columns=standardised(everything),
-                stderr=result.estimate.stderr,
-                names=[] if is_sparse(X) else estimator._matrix_names,
-                time=times_of(estimator, everything),
-            ),
-            run=best.run,
-            ridges=ridges,
-            mixture_codes=result.mixture_codes.numpy(),
-            right=None if result.right is None else result.right.numpy(),
-            skipped=result.skipped,
-        )
+        reason = "interrupted" if result.interrupted else str(best.run.stop_reason)
+        candidates = fit_records(result, estimator, weights.unit)
+        training = Training(result, curve, stderr_curve, ridges, index, reason, candidates)
         return cls(Mixture.of(result), is_sparse(X)), training
 
     def predict(self, X: Any) -> Floats:
@@ -153,7 +129,7 @@ def fit_records(
     """The fits: features, ridge for weights in a unit, leave-one-out error, and share."""
     best, records, shares = result.best, [], result.weights.tolist()
     for share, one in zip(shares, result.fits, strict=False):
-        error, stderr = estimator._fit_error(one)
+        error, stderr = estimator._candidate_error(one.predictions, result)
         records.append(
             {
                 "features": one.features.name,
@@ -167,7 +143,7 @@ def fit_records(
             }
         )
     for share, other in zip(shares[len(result.fits) :], result.others, strict=True):
-        error, stderr = estimator._prediction_error(other.predictions, result)
+        error, stderr = estimator._candidate_error(other.predictions, result)
         records.append(
             {"features": other.name, "error": error, "stderr": stderr, "share": share}
             | {"ridge": None, "step": None, "stop_reason": "", "chosen": False}
@@ -183,8 +159,28 @@ def ridge_curve(
     path = [one for one in result.fits if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
     ridges = unit * np.array([one.ridge for one in path])
-    errors, stderrs = np.array([estimator._fit_error(one) for one in path]).T
+    means = [estimator._candidate_error(one.predictions, result) for one in path]
+    errors, stderrs = np.array(means).T
     return ridges, errors, stderrs, path.index(best)
+
+
+def diagnosed(
+    estimator: DecoupledEstimator, evaluation: Evaluation, fit: CandidateFit, X: Any, y: Tensor
+) -> Diagnosis:
+    """All checks of the rows, of the best fit and of the evaluation."""
+    rows, run = diagnosed_run(fit)
+    inputs = X if is_sparse(X) else as_rows(X)
+    everything = gather_rows(inputs, y) if is_divided(inputs) else inputs
+    return diagnose_rows(
+        rows, run.algorithm, run.objective, run=run,
+        evaluation=evaluation,
+        task=estimator._task,
+        optimism=evaluation.optimism,
+        columns=standardised(everything),
+        stderr=evaluation.stderr,
+        names=[] if is_sparse(X) else estimator._matrix_names,
+        time=times_of(estimator, everything),
+    )  # fmt: skip
 
 
 def standardised(X: Any) -> Rows | None:
@@ -206,10 +202,10 @@ def times_of(estimator: DecoupledEstimator, rows: Any) -> dict[str, Tensor] | No
     return dict(zip(known, values.double().unbind(1), strict=True))
 
 
-def diagnosed_run(fit: CandidateFit) -> tuple[Rows, None, Run]:
-    """The best fit as arguments of :func:`diagnose`, with one loss per row."""
+def diagnosed_run(fit: CandidateFit) -> tuple[Rows, Run]:
+    """The rows and the run of the best fit, with one loss per row."""
     rows, run = fit.rows, fit.run
     shaped = fit.outputs.squeeze(1) if fit.outputs.shape[1] == 1 else fit.outputs
     losses = run.objective.loss.of(shaped, rows.y)
     best = replace(run.best, info=run.best.info._replace(losses=losses))
-    return rows, None, replace(run, best=best)
+    return rows, replace(run, best=best)

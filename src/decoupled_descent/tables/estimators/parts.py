@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import SCORES, is_finite_number
+from decoupled_descent.evaluation.calibration import Calibration
 from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
-from decoupled_descent.tables.estimators.calibration import Calibration
+from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.tables.estimators.jackknife import describe_jackknife, rebuild_jackknife
 from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.features.scaling import CLIP
@@ -64,6 +65,7 @@ def _describe_results(estimator: Any) -> dict[str, Any]:
     score = SCORES[estimator._task]
     numbers = (*ESTIMATES, score, f"{score}stderr_")
     return {
+        "how": estimator.evaluation_.how if hasattr(estimator, "evaluation_") else "",
         "estimates": {name: _finite(getattr(estimator, name)) for name in numbers},
         "intervals": {
             name: [_finite(end) for end in getattr(estimator, name)]
@@ -108,6 +110,7 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     if estimator._task == "classification":
         estimator.classes_ = _rebuild_classes(content["classes"])
         estimator.calibration_ = _rebuild_calibration(content["calibration"])
+        estimator.decision_rule_ = _rebuild_rule(content["decision_rule"])
     else:
         _rebuild_targets(estimator, content)
     _rebuild_training(estimator, content, tensors)
@@ -193,6 +196,13 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     return Calibration(stated, seen, count, *map(float, numbers))
 
 
+def _rebuild_rule(content: Any) -> DecisionRule:
+    right = isinstance(content, list) and len(content) == 2 and is_finite_number(content[0])
+    right = right and 0 < content[0] < 1 and type(content[1]) is int and content[1] in (0, 1)
+    require(right, f"its decision rule is {content!r:.40}")
+    return DecisionRule(float(content[0]), content[1])
+
+
 def _describe_classes(estimator: Any) -> dict[str, Any]:
     classes = estimator.classes_
     if classes.dtype.kind == "U":
@@ -205,7 +215,12 @@ def _describe_classes(estimator: Any) -> dict[str, Any]:
             f"the classes {labels!r:.60} of type {dtype} cannot be saved; use whole numbers or text"
         )
     described = {"dtype": name, "labels": labels}
-    return {"classes": described, "calibration": estimator.calibration_.to_dict()}
+    rule = estimator.decision_rule_
+    return {
+        "classes": described,
+        "calibration": estimator.calibration_.to_dict(),
+        "decision_rule": [float(rule.threshold), int(rule.positive)],
+    }
 
 
 def _rebuild_classes(content: dict[str, Any]) -> NDArray[Any]:

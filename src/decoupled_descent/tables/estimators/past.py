@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from decoupled_descent.checks import ignoring
-from decoupled_descent.tables.estimators.forward import PieceErrors
+from decoupled_descent.evaluation.checks.check import Finding
+from decoupled_descent.evaluation.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from decoupled_descent.tables.estimators.base import DecoupledEstimator
 
 Rows = NDArray[np.intp]
+
+
+class Predicted(NamedTuple):
+    """Rows that were predicted by a model of the rows before them."""
+
+    rows: Rows
+    predictions: NDArray[np.floating[Any]]  # probabilities (m, K), or numbers (m,)
+    decided: NDArray[Any]  # what the model decides for: classes, or the same numbers
 
 
 class Past:
@@ -37,8 +47,8 @@ class Past:
         self.weights = np.broadcast_to(1.0 if sample_weight is None else sample_weight, n)
         self.groups = None if groups is None else np.asarray(groups).astype(str)
 
-    def errors_of(self, past: Rows, piece: Rows) -> PieceErrors | None:
-        """The errors of later rows; None if the past has one class only, or no row counts."""
+    def predict(self, past: Rows, piece: Rows) -> Predicted | None:
+        """Predict later rows; None if the past has one class only, or no row counts."""
         piece = piece[self.weights[piece] > 0]
         past = past[self.weights[past] > 0]
         if self.groups is not None:
@@ -53,6 +63,26 @@ class Past:
             given["groups"] = self.groups[past]
         with ignoring(UserWarning):  # the fit to all rows has warned already
             model.fit(self.X[past], self.labels[past], **given)
-        rows, labels = self.X[piece], self.labels
-        losses, scores = self.estimator._errors_of(model, rows, labels[piece], labels)
-        return PieceErrors(losses, scores, np.asarray(self.weights[piece], np.float64))
+        predictions = self.estimator._predicted_by(model, self.X[piece])
+        return Predicted(piece, predictions, model.predict(self.X[piece]))
+
+    def evaluation(self, parts: Sequence[Predicted], given: Sequence[Finding]) -> Evaluation:
+        """The evaluation of pieces that were predicted, in order."""
+        rows = np.concatenate([one.rows for one in parts])
+        sizes = [len(one.rows) for one in parts]
+        labels: Any = self.labels[rows]
+        decided: Any = np.concatenate([one.decided for one in parts])
+        rule, own = self.estimator.decision_rule_, self.estimator.evaluation_
+        options: dict[str, Any] = {"rule": rule, "classes": own.classes}
+        if own.classes is not None:
+            classes = np.asarray(own.classes)
+            labels = np.searchsorted(classes, labels)
+            options |= {} if rule.is_usual else {"decided": np.searchsorted(classes, decided)}
+        if self.groups is not None:
+            options["groups"] = np.unique(self.groups[rows], return_inverse=True)[1].reshape(-1)
+        return Evaluation.of(
+            labels, np.concatenate([one.predictions for one in parts]), own.kind,
+            how="later rows", periods=np.repeat(np.arange(len(parts)), sizes),
+            weights=self.weights[rows] if self.is_weighted else None, given=tuple(given),
+            refits=len(parts), **options,
+        )  # fmt: skip

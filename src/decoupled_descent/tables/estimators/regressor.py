@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,16 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from decoupled_descent.checks import LARGEST, error_interval
-from decoupled_descent.evaluation.estimate import Estimate, Metric
-from decoupled_descent.evaluation.heavy_tail import mean_interval
-from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.checks import LARGEST
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.jackknife import Jackknife
-from decoupled_descent.tables.estimators.metrics import estimate_metric
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
+from decoupled_descent.tables.estimators.model import Encoded, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
-from decoupled_descent.tables.features.scaling import ROUNDING
-from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
-from decoupled_descent.tables.search.mixing import variance_of_new
+from decoupled_descent.tables.search.fits import SearchResult
 
 #: The most rows whose relative errors are exchanged.
 MIXED = 1000
@@ -102,18 +97,56 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             labels = column_or_1d(labels, warn=True)
         return labels.astype(np.float64)
 
-    def _conclude(
-        self, training: Training, every: Floats, targets: Tensor, weights: RowWeights
-    ) -> None:  # fmt: skip
+    def _evaluated(self, result: SearchResult, labels: Floats, weights: RowWeights) -> Evaluation:
+        """Predictions of the rows by mixtures that were chosen without them; R² is set as well."""
+        self._jackknife = Jackknife.of(result, weights.shares, self._seed())
+        y, predictions = labels.reshape(len(labels), -1), self._rescaled(result.predictions.numpy())
+        squares = np.square(predictions - y) - self._excess(result.excess.numpy(), predictions)
+        shares, groups = weights.in_estimates()
+        given: dict[str, Any] = {"how": "formula", "weights": shares, "groups": groups}
+        mean = float(np.average(result.losses, weights=shares))
+
+        def of(truth: Floats, said: Floats, losses: Floats) -> Evaluation:
+            """The evaluation of some outputs, with pairs and optimism in their units."""
+            own = float(np.average(losses, weights=shares))
+            unit = own / mean if mean > 0 else self._unit
+            one = Evaluation.of(
+                truth, said, NUMBERS, losses=losses, pairs=result.pairs * unit**2,
+                optimism=result.optimism * unit, **given,
+            )  # fmt: skip
+            if not self.log_target:
+                return one
+            wider = self._skewness_factor(result.left_out, result.best.rows)
+            return replace(one, variance=wider**2 * one.least_variance)
+
+        self._outputs_apart = [of(*one) for one in zip(y.T, predictions.T, squares.T, strict=True)]
+        if not self._several:
+            return self._outputs_apart[0]
+        return of(y, predictions, squares.mean(1))
+
+    def _excess(self, variance: Floats, predictions: Floats) -> Floats:
+        """By how much squared errors are too large because predictions have excess variance."""
+        factor = predictions if self.log_target else np.asarray(self.target_scale_)
+        return variance * np.square(factor)
+
+    def _score_of(self, evaluation: Evaluation) -> tuple[float, float, tuple[float, float]]:
+        """R², the mean over outputs; that of each output is set as well."""
+        apart = self._outputs_apart if self._several else [evaluation]
+        scores = [one.estimate("r2") for one in apart]
+        self.output_r2_ = np.array([one.value for one in scores])
+        self.output_r2_stderr_ = np.array([one.stderr for one in scores])
+        ends = np.array([one.interval for one in scores]).mean(0)
+        low, high = float(ends[0]), float(ends[1])
+        return float(self.output_r2_.mean()), float(self.output_r2_stderr_.mean()), (low, high)
+
+    def _conclude(self, result: SearchResult, every: Floats, weights: RowWeights) -> None:
         """Set the out-of-sample predictions of the training rows."""
         self.corrected_prediction_ = self._shaped(every)
 
-    def _errors_of(
-        self, model: Any, X: Any, labels: Floats, every: Floats
-    ) -> tuple[Floats, Floats]:
-        """Squared errors of rows, and one minus their shares of the variance of all targets."""
-        squares = np.square(model.predict(X) - labels)
-        return squares, 1 - squares / (float(every.var()) or 1.0)
+    def _predicted_by(self, model: Any, X: Any) -> Floats:
+        """Numbers in the units of the target."""
+        predictions: Floats = model.predict(X)
+        return predictions
 
     def _encoded(self, labels: Floats) -> Encoded:
         """Scaled targets, the loss, and the number of outputs."""
@@ -146,54 +179,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         labels, shares = self._fitted_scale(labels), weights.in_estimates()[0]
         mean = np.average(labels, axis=0, weights=shares)
         deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
-        self._varies = np.atleast_1d(labels.std(0) > ROUNDING * np.abs(labels.mean(0)))
+        rounding = 4 * np.finfo(float).eps * np.abs(labels.mean(0))
+        self._varies = np.atleast_1d(labels.std(0) > rounding)
         scale = np.where(self._varies & (np.atleast_1d(deviation) > 0), deviation, 1.0)
         several = labels.ndim == 2
         self.target_mean_ = mean if several else float(mean)
         self.target_scale_ = scale if several else float(scale[0])
         self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
-
-    def _search_error(
-        self, result: SearchResult, weights: RowWeights, seed: int
-    ) -> tuple[float, float, tuple[float, float]]:
-        """The error of a mixture; R² is set as well, for each output by its residuals."""
-        self._jackknife = Jackknife.of(result, weights.shares, seed)
-        rows, estimate = result.best.rows, result.estimate
-        squares = self._squares(result.left_out, rows)
-        count, loss = squares.shape[1], result.objective.loss
-        total = rows.averaged(loss.of_predictions(result.left_out, rows.y))
-        variances = self._variances(rows, weights.shares)
-
-        def part(factors: Tensor) -> tuple[float, float]:
-            """Estimate and standard error of the squared errors, with a factor for each output."""
-            values, usual = rows.averaged(squares @ factors), 2 * float(factors @ variances)
-            error = estimate.error * _ratio(values.mean(), total.mean(), usual)
-            return error, estimate.stderr * _ratio(_deviation(values), total.std(), usual)
-
-        apart = variance_of_new(loss, total) / len(total)  # if no two rows had anything in common
-        paired = 1 - apart / max(estimate.stderr**2, 1e-300)
-
-        def ends(factors: Tensor, error: float, stderr: float) -> tuple[float, float]:
-            """The 95 % interval of such an error, of which a few rows may hold much."""
-            values = rows.averaged(squares @ factors)
-            values = values * (error / max(float(values.mean()), 1e-300))
-            return mean_interval(values.numpy(), stderr * math.sqrt(max(0.0, paired)), seed)
-
-        equal, factors = torch.ones(count).double() / count, 1 / variances
-        error, stderr = part(equal)
-        interval = ends(equal, error, stderr)
-        if self.log_target:
-            wider = self._skewness_factor(result.left_out, rows, seed)
-            stderr *= wider
-            low, high = (error + wider * (end - error) for end in interval)
-            interval = max(0.0, low), high
-        self._set_r2(*zip(*(part(one) for one in torch.diag(factors)), strict=True))
-        shares = factors * torch.from_numpy(self._varies) / count
-        lost, self.estimated_r2_stderr_ = part(shares)
-        low, high = ends(shares, lost, self.estimated_r2_stderr_)
-        most = float(self._varies.mean())
-        self.estimated_r2_interval_ = most - high, most - low
-        return error, stderr, interval
 
     def _in_units(self, outputs: Tensor) -> Tensor:
         """Outputs or scaled targets (n, K) in the units of the targets."""
@@ -207,101 +199,25 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         scales = torch.as_tensor(self.target_scale_, dtype=torch.float64)
         return ((outputs - y) * scales).square()
 
-    def _skewness_factor(self, outputs: Tensor, rows: Rows, seed: int) -> float:
+    def _skewness_factor(self, outputs: Tensor, rows: Rows) -> float:
         """The factor by which the standard error is widened for a skewed target.
 
         Large predictions with large relative errors are rare and dominate the error, and a small
         sample may contain none. So relative errors are exchanged among rows, and the larger
         standard deviation is used.
         """
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(self._seed())
         some = torch.randperm(rows.n, generator=generator)[:MIXED]
         missed = (rows.y.reshape(rows.n, -1) - outputs)[some]
         exchanged = outputs[some].unsqueeze(1) + missed
         predicted = self._in_units(outputs[some]).unsqueeze(1)
         squares = (self._in_units(exchanged) - predicted).square().mean(2)
-        own = squares.diagonal().std()
-        return max(1.0, _ratio(squares.std(), own, 1.0))
-
-    def _variances(self, rows: Rows, shares: Tensor | None) -> Tensor:
-        """Variances of the targets in their units, shape (K,); 1 for a constant one."""
-        scales = torch.as_tensor(np.atleast_1d(self.target_scale_))
-        if not self.log_target:
-            return scales.square()
-        truth = self._in_units(rows.y.reshape(rows.n, -1))
-        part = torch.ones_like(truth[:, 0]) if shares is None else shares
-        part = part / part.sum()
-        variances = part @ (truth - part @ truth).square()
-        return torch.where(torch.from_numpy(self._varies) & (variances > 0), variances, 1.0)
+        own = float(squares.diagonal().std())
+        return max(1.0, float(squares.std()) / own) if own > 0 else 1.0
 
     def _losses_of(self, predictions: Tensor, result: SearchResult) -> Tensor:
         """Squared errors of predictions of the rows in the units of the targets, shape (n,)."""
         return self._squares(predictions, result.best.rows).mean(1)
-
-    def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
-        """Leave-one-out mean squared error of a candidate, and its standard error."""
-        return self._square_error(fit.outputs, fit.rows)
-
-    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
-        """Mean squared error of honest predictions of the rows, and its standard error."""
-        return self._square_error(predictions, result.best.rows)
-
-    def _square_error(self, outputs: Tensor, rows: Rows) -> tuple[float, float]:
-        values = rows.averaged(self._squares(outputs, rows).mean(1))
-        return float(values.mean()), float(_deviation(values)) / math.sqrt(len(values))
-
-    def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:
-        """R² of each output and their mean, from squared errors of scaled targets."""
-        self.output_r2_ = np.where(self._varies, 1 - np.array(errors), 0.0)
-        self.output_r2_stderr_ = np.where(self._varies, stderrs, 0.0)
-        self.estimated_r2_ = float(self.output_r2_.mean())
-        self.estimated_r2_stderr_ = float(self.output_r2_stderr_.mean())
-        low, high = error_interval(1 - self.estimated_r2_, self.estimated_r2_stderr_)
-        self.estimated_r2_interval_ = 1 - high, 1 - low
-
-    def estimate(
-        self, metric: Metric, y: ArrayLike, sample_weight: Any = None, groups: Any = None
-    ) -> Estimate:
-        """Estimate any metric on new rows from the leave-one-out predictions.
-
-        ``estimated_test_error_`` allows for the choice among candidates as well, and is slightly
-        larger than ``"mse"`` here.
-
-        Args:
-            metric: ``"mse"``, ``"rmse"``, ``"mae"``, ``"median_absolute_error"`` (its interval is
-                from order statistics), ``"r2"``, or a function of targets and predictions such as
-                those of ``sklearn.metrics``.
-            y: The targets of ``fit``.
-            sample_weight: The weights of ``fit``.
-            groups: The groups of ``fit``; the standard error is then one over groups.
-
-        Returns:
-            ``.value``, ``.stderr`` and ``.interval``, in the units of the target.
-
-        Example:
-            >>> from sklearn.datasets import load_diabetes
-            >>> import decoupled_descent as dd
-            >>> X, y = load_diabetes(return_X_y=True)
-            >>> model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(X, y)
-            >>> half = model.estimate("median_absolute_error", y)
-            >>> half.interval[0] < half.value < half.interval[1] < model.estimate("rmse", y).value
-            True
-        """
-        check_is_fitted(self)
-        if not hasattr(self, "corrected_prediction_"):
-            raise ValueError("a model from a file does not have its training rows; fit it again")
-        targets = np.asarray(y, np.float64)
-        predictions = self.corrected_prediction_
-        if targets.shape == (len(predictions), 1):
-            targets = targets[:, 0]
-        if targets.shape != predictions.shape:
-            raise ValueError(
-                f"y has shape {targets.shape} but the model was trained on targets of shape "
-                f"{predictions.shape}; pass the targets of fit"
-            )
-        return estimate_metric(
-            metric, targets, predictions, OutputScale.VALUES, sample_weight, groups
-        )
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Return prediction intervals for new rows.
@@ -383,13 +299,3 @@ def _check_range(labels: Floats) -> None:
                 f"y has values up to {largest:.3g} that differ by {spread:.3g}; multiply y so that "
                 f"both are between {1 / LARGEST:g} and {LARGEST:g}"
             )
-
-
-def _deviation(squares: Tensor) -> Tensor:
-    """Standard deviation of squared errors, without overflow of their squares."""
-    largest = squares.abs().max()
-    return largest * (squares / largest).std() if 0 < float(largest) < math.inf else squares.std()
-
-
-def _ratio(part: Tensor, total: Tensor, otherwise: float) -> float:
-    return float(part / total) if float(total) > 0 else otherwise

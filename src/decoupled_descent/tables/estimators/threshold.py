@@ -11,15 +11,18 @@ folds choose, and all estimates are of these decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import error_interval, real_number
+from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate
-from decoupled_descent.evaluation.output_scale import OutputScale
-from decoupled_descent.tables.estimators.metrics import estimate_metric
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.means import mean_with_stderr
+from decoupled_descent.tables.search.stacking import folds_of
 
 Floats = NDArray[np.float64]
 
@@ -63,50 +66,38 @@ def best_threshold(p: Floats, y: NDArray[np.int64], weights: Floats, ratio: floa
 
 
 def choose_threshold(
-    p: Floats,
-    y: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    ratio: float,
-    widening: float = 1.0,
-    *,
-    sample_weight: Any = None,
-    groups: Any = None,
-) -> Threshold:
-    """Choose a threshold by leave-one-out probabilities, and estimate it by other folds.
+    evaluation: Evaluation, ratio: float, seed: int = 0
+) -> tuple[Threshold, Evaluation]:
+    """Choose a threshold by probabilities of rows as if new, and estimate it by other folds.
 
     Args:
-        p: Leave-one-out probabilities of class 1, shape (n,).
-        y: 0 or 1, shape (n,).
-        folds: A number for each row; rows of a group are in the same fold.
-        ratio: The cost of a missed row of class 1, in units of a false alarm.
-        widening: A factor on standard errors, because rows train the models of others.
-        sample_weight: Weights of the rows.
-        groups: Groups of the rows, for standard errors.
+        evaluation: Probabilities of two classes; its rule has the class to find.
+        ratio: The cost of a missed row of this class, in units of a false alarm.
+        seed: Deals the rows to folds.
+
+    Returns:
+        The threshold with its estimates, and the evaluation with the decisions that it leads to.
     """
-    weights = np.ones(len(p)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    moved = np.empty(len(p))
+    if np.ndim(evaluation.predictions) != 2 or evaluation.predictions.shape[1] != 2:
+        count = len(evaluation.classes) if evaluation.classes is not None else "other"
+        raise ValueError(f"a threshold is for two classes; the model has {count}")
+    if not real_number("cost_ratio", ratio) > 0:
+        raise ValueError(f"cost_ratio={ratio!r} must be larger than 0")
+    p, y = evaluation.positive_predictions[:, 1], evaluation.positive_labels
+    weights, positive = evaluation.row_weights, evaluation.rule.positive
+    groups = None if evaluation.groups is None else torch.from_numpy(evaluation.groups)
+    folds = folds_of(len(y), groups, seed, torch.from_numpy(evaluation.labels)).numpy()
+    found = np.zeros(len(y), bool)
     for fold in np.unique(folds):
         own = folds == fold
-        limit = best_threshold(p[~own], y[~own], weights[~own], ratio)
-        moved[own] = shifted(p[own], limit)
-    costs = np.where(y == 1, ratio * (moved <= 0.5), 1.0 * (moved > 0.5))
-    zeros, values = np.zeros(len(p)), OutputScale.VALUES
-    estimates = [estimate_metric("mae", zeros, costs, values, sample_weight, groups)]
-    estimates += [
-        estimate_metric(name, y, moved, OutputScale.PROBABILITIES, sample_weight, groups)
-        for name in ("sensitivity", "specificity", "ppv", "npv")
-    ]
-    widened = (replace(one, stderr=widening * one.stderr) for one in estimates)
-    return Threshold(best_threshold(p, y, weights, ratio), *widened)
-
-
-def shifted(p: Floats, threshold: float) -> Floats:
-    """Probabilities whose odds are divided by those of a threshold, which becomes 0.5.
-
-    Example:
-        >>> shifted(np.array([0.1, 0.2, 0.5]), 0.2).round(3).tolist()
-        [0.308, 0.5, 0.8]
-    """
-    limit = min(max(threshold, 1e-12), 1 - 1e-12)
-    own = p * (1 - limit)
-    return np.asarray(own / np.maximum(own + limit * (1 - p), 1e-300))
+        found[own] = p[own] > best_threshold(p[~own], y[~own], weights[~own], ratio)
+    value = best_threshold(p, y, weights, ratio)
+    decided = np.where(found, positive, 1 - positive)
+    result = evaluation.with_rule(DecisionRule(value, positive), decided)
+    costs = np.where(y == 1, ratio * ~found, 1.0 * found)
+    spent, stderr = mean_with_stderr(costs, evaluation.weights, evaluation.groups)
+    stderr *= evaluation.widening
+    units = len(evaluation.values)
+    cost = Estimate(spent, stderr, error_interval(spent, stderr), "cost", units, result.verdict)
+    names = ("sensitivity", "specificity", "ppv", "npv")
+    return Threshold(value, cost, *(result.estimate(name) for name in names)), result

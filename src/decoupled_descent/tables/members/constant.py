@@ -40,8 +40,14 @@ class Constant(Member):
         return torch.from_numpy(np.tile(self.shares, (len(X), 1)))
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
-        """Intervals are for numbers, which have no classes."""
-        raise ValueError("a constant model predicts classes, which have no intervals")
+        """Nothing: classes keep their shares when a row is left out."""
+        del table
+        return KeptRows(some)
+
+    def without_own(self, X: Any, kept: KeptRows) -> Tensor:
+        """The same probabilities for all rows."""
+        del kept
+        return self.predict(X)
 
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """Intervals are for numbers, which have no classes."""

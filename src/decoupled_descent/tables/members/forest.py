@@ -86,14 +86,22 @@ class Forest(Member):
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """The mean over the trees that did not see a row, minus the mean over all."""
         unseen = kept.matrix.double()
-        without = unseen / unseen.sum(1, keepdim=True).clamp_min(1) - 1 / unseen.shape[1]
-        without[unseen.sum(1) == 0] = 0.0  # no tree without the row: nothing is predicted
+        without = _shares(unseen) - 1 / unseen.shape[1]
         inputs = np.asarray(kept.X if X is None else X, dtype=np.float64)
         result = torch.empty(len(inputs), len(unseen), self.value.shape[1], dtype=torch.float64)
         for rows in self._blocks(len(inputs)):
             values = torch.from_numpy(self.value[self.leaves(inputs[rows])])
             result[rows] = torch.einsum("mtk,st->msk", values, without)
         return result
+
+    def without_own(self, X: Any, kept: KeptRows) -> Tensor:
+        """The mean over the trees that did not see the row."""
+        shares = _shares(kept.matrix.double())
+        inputs, result = np.asarray(X, np.float64), []
+        for rows in self._blocks(len(inputs)):
+            values = torch.from_numpy(self.value[self.leaves(inputs[rows])])
+            result.append(torch.einsum("stk,st->sk", values, shares[rows]))
+        return torch.cat(result)
 
     def _blocks(self, m: int) -> list[slice]:
         """Blocks of m rows that bound memory."""
@@ -126,6 +134,12 @@ class Forest(Member):
         """One column per tree."""
         if matrix.dtype != torch.bool or matrix.shape[1:] != (len(self.roots),):
             raise ValueError("its left-out rows do not match its forest")
+
+
+def _shares(unseen: Tensor) -> Tensor:
+    """The share of each tree in the ensemble without a row; all trees where each has seen it."""
+    count = unseen.sum(1, keepdim=True)
+    return torch.where(count > 0, unseen / count.clamp_min(1), 1 / unseen.shape[1])
 
 
 def scaled_columns(X: Floats, low: Floats, high: Floats) -> NDArray[np.float32]:

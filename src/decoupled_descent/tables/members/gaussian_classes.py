@@ -87,6 +87,7 @@ class GaussianClasses(Member):
     mean: Floats  # shape (d,)
     scale: Floats  # shape (d,)
     densities: Densities
+    without: tuple[Densities, ...] = ()  # those without each fold; not saved in files
 
     def predict(self, X: Any) -> Tensor:
         """Probabilities of all classes, shape (m, C)."""
@@ -99,8 +100,17 @@ class GaussianClasses(Member):
         return torch.from_numpy(np.concatenate(parts))
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
-        """Intervals are for numbers, which have no classes."""
-        raise ValueError(f"{self.name} predicts classes, which have no intervals")
+        """The fold of each row: the densities without the fold are without the row."""
+        return KeptRows(table.folds[some] % FOLDS)
+
+    def without_own(self, X: Any, kept: KeptRows) -> Tensor:
+        """Probabilities by the densities without the fold of the kept row."""
+        Z = standardised(np.asarray(X, np.float64), self.mean, self.scale)
+        result, folds = np.empty((len(Z), len(self.densities.offsets))), kept.matrix.numpy()
+        for fold in np.unique(folds):
+            own = folds == fold
+            result[own] = self.without[fold].probabilities(Z[own])
+        return torch.from_numpy(result)
 
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """Intervals are for numbers, which have no classes."""
@@ -161,15 +171,15 @@ class GaussianRecipe:
         mean, scale = column_moments(table)
         Z = standardised(np.asarray(table.X, np.float64), mean, scale)
         codes, folds = classes.numpy(), table.folds.numpy() % FOLDS
-        honest = np.empty((len(Z), table.width))
-        for fold in np.unique(folds):
+        honest, without = np.empty((len(Z), table.width)), []
+        for fold in range(int(folds.max()) + 1):
             out = folds == fold
             weights = table.weights_without(out)
-            without = Densities.fit(Z, codes, weights, table.width, self)
-            honest[out] = without.probabilities(Z[out])
+            without.append(Densities.fit(Z, codes, weights, table.width, self))
+            honest[out] = without[fold].probabilities(Z[out])
         densities = Densities.fit(Z, codes, table.row_weights, table.width, self)
         predictions = torch.from_numpy(honest)
-        model = GaussianClasses(self.name, mean, scale, densities)
+        model = GaussianClasses(self.name, mean, scale, densities, tuple(without))
         return [MemberFit(model, predictions, torch.zeros_like(predictions))]
 
 

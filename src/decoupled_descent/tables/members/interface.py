@@ -141,6 +141,11 @@ class Member(ABC):
         X are new rows, shape (m, d); None stands for the kept rows themselves.
         """
 
+    def without_own(self, X: Any, kept: KeptRows) -> Tensor:
+        """Predictions of rows X, shape (s, d), each without the kept row of its place, (s, C)."""
+        at = torch.arange(len(kept.matrix))
+        return self.predict(X) + self.changes(X, kept)[at, at]
+
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Settings for JSON and tensors by name, for a file; refuse what no file can hold."""

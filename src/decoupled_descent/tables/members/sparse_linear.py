@@ -109,6 +109,12 @@ class SparseLinear(Member):
         rows = np.asarray(table.X[some.numpy()], np.float64)
         return KeptRows(table.folds[some] % FOLDS, torch.from_numpy(rows))
 
+    def without_own(self, X: Any, kept: KeptRows) -> Tensor:
+        """Predictions of each row by the model without the fold of its kept row."""
+        fold = kept.matrix.numpy()
+        outputs = np.einsum("su,suk->sk", self._scaled(X), self.fold_theta[fold])
+        return self.loss.probabilities(torch.from_numpy(outputs + self.fold_bias[fold]))
+
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """Predictions of the model without the fold of a row, minus those of the model."""
         inputs = self._scaled(kept.X if X is None else X)

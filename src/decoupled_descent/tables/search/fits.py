@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.evaluation.comparison import CorrectedError
 from decoupled_descent.leave_one_out.resampling import Variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import Loss
@@ -51,14 +50,16 @@ class SearchResult:
     fits: tuple[CandidateFit, ...]  # all fits of the selected maps, in the order of training
     others: tuple[MemberFit, ...]  # members that are not Newton fits, such as forests
     weights: Tensor  # the share of each fit, then of each other; a single 1 without stacking
-    estimate: CorrectedError  # the expected error on new rows, with its standard error
     losses: Tensor  # cross-fitted losses row by row, shape (n,)
     predictions: Tensor  # cross-fitted predictions, shape (n, K)
+    excess: Tensor  # their variance in excess of the model's, shape (n, K)
     right: Tensor | None  # for classes: how often each row is predicted right, shape (n,)
-    widening: float  # of standard errors, because rows train the models of others
+    pairs: float  # variance of the mean loss, because rows train the models of others
+    optimism: float  # by how much the mean loss is higher because the mixture was chosen
     mixture_codes: Tensor  # the number of the mixture that predicts each row, shape (n,)
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
+    folds: Tensor  # the fold of each row in the cross-fit, shape (n,)
     table: TrainingTable | None = None  # the rows of the others
     skipped: tuple[str, ...] = ()  # candidates that the time limit left out
 

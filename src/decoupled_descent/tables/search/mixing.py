@@ -3,14 +3,13 @@
 The estimate is *cross-fitted*: the rows of a fold are predicted by a mixture whose feature maps
 were ranked, and whose weights were chosen, without them.
 
-The standard error has two parts: the variance of the losses, widened because rare large
-losses may not have occurred; and the covariance of losses, because each row is in the training set
-of the models for the others.
+The standard error of the estimate has two parts (:class:`Evaluation`): the variance of the losses,
+and their covariance, because each row is in the training set of the models for the others. The
+second one is computed here.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from decoupled_descent.evaluation.comparison import CorrectedError
 from decoupled_descent.leave_one_out.leave_out import loss_covariance
 from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
@@ -105,20 +103,17 @@ def mix(
     pool = Pool.of(fits, others)
     weights, by_row = _weights(loss, own, pool, folds, stack)
     cross_fitted = torch.einsum("nf,fnk->nk", by_row, pool.predictions)
+    excess = torch.einsum("nf,fnk->nk", by_row.square(), pool.excess)
     losses = loss.of_predictions(cross_fitted, rows.y)
-    losses = losses - excess_loss(loss, pool.excess, by_row, cross_fitted, rows.y)
+    losses = losses - excess_loss(loss, excess, cross_fitted, rows.y)
     in_model = pool.predictions[: len(own)]
     if stack:
         in_model = pool.predictions[pool.selected[-1]]
     mixed = torch.einsum("f,fnk->nk", weights, in_model)
-    values, shares = rows.averaged(losses), _shares(rows)
-    variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
-    alone = variance / len(values)
     # the constant part of a mixture does not respond to other rows
     varying = 1.0 if pool.reference is None else 1 - float(by_row[:, pool.reference].mean())
-    stderr = math.sqrt(alone + varying**2 * _pair_covariance(lowest_error(own), seed))
-    raw = float(rows.averaged(loss.of_predictions(mixed, rows.y)).mean())
-    error = float(values.mean())
+    pairs = varying**2 * max(0.0, _pair_covariance(lowest_error(own), seed))
+    raw = rows.averaged(loss.of_predictions(mixed, rows.y)).mean()
     right = None
     if loss.classes(rows.y) is not None:
         constant = None if pool.reference is None else pool.reference - len(fits)
@@ -128,14 +123,16 @@ def mix(
         tuple(one._replace(variation=None) for one in own),  # which is of no further use
         tuple(one for one in others if one.selected is None or one.selected[-1]),
         weights,
-        CorrectedError(error, stderr, error - raw),
         losses,
         cross_fitted,
+        excess,
         right,
-        stderr / max(math.sqrt(alone), 1e-300),
+        pairs,
+        float(rows.averaged(losses).mean() - raw),
         torch.unique(by_row, dim=0, return_inverse=True)[1],
         ranking,
         interrupted,
+        folds,
         table,
     )
 
@@ -163,47 +160,23 @@ def _weights(
     return weights, cross_fitted_weights(loss, every, y, *given)
 
 
-def excess_loss(
-    loss: Loss, excess: Tensor, weights: Tensor, predictions: Tensor, y: Tensor
-) -> Tensor:
+def excess_loss(loss: Loss, excess: Tensor, predictions: Tensor, y: Tensor) -> Tensor:
     r"""How much too large losses are because predictions have excess variance, shape (n,).
 
-    To second order it is ½ v ℓ'' with the variance v = Σ_f w_f² v_f of the mixture. For a class
-    of probability p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too.
+    To second order it is ½ v ℓ'' with the variance v of the predictions. For a class of probability
+    p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too.
 
     Args:
         loss: The loss.
-        excess: v_f, shape (F, n, C).
-        weights: w for each row, shape (n, F).
+        excess: v, shape (n, C).
         predictions: The predictions of the mixture, shape (n, C).
         y: Labels.
     """
-    variance = torch.einsum("nf,fnk->nk", weights.square(), excess)
     if not loss.has_classes:
-        return variance.sum(1) / 2
+        return excess.sum(1) / 2
     index = y.long().reshape(-1, 1)
-    own, chance = (each.gather(1, index).squeeze(1) for each in (variance, predictions))
+    own, chance = (each.gather(1, index).squeeze(1) for each in (excess, predictions))
     return torch.log1p(own / chance.clamp_min(LEAST).square()) / 2
-
-
-def variance_of_new(
-    loss: Loss, values: Tensor, mixed: Tensor | None = None, shares: Tensor | None = None
-) -> float:
-    """Variance of the loss of a new row, with rare large losses that may not have occurred.
-
-    For classes, it is the variance if the predicted probabilities ``mixed``, shape (n, C), were
-    true; a weight in ``shares`` counts by its square, as it does in the variance of ``values``. For
-    numbers, a new loss exceeds all n observed ones with probability 1/(n + 1): the largest one
-    counts once more.
-    """
-    if not loss.has_classes or mixed is None or shares is None:
-        return float(torch.cat([values, values.max().unsqueeze(0)]).var())
-    chances = mixed.clamp_min(LEAST)
-    losses = -chances.log()
-    mean = (chances * losses).sum(1)
-    own = (chances * losses.square()).sum(1) - mean.square()
-    between = (mean - shares @ mean / shares.sum()).square()
-    return float((shares / shares.mean()).square() @ (own + between)) / len(mean)
 
 
 def _pair_covariance(fit: CandidateFit, seed: int) -> float:

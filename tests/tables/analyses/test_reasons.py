@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.cli import reasons
+from decoupled_descent.tables.analyses import reasons
 from decoupled_descent.tables.columns.column import Column
 
 

@@ -7,8 +7,14 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 import decoupled_descent as dd
-from decoupled_descent.tables.estimators.calibration import reliability, share_of
+from decoupled_descent.evaluation import Evaluation
+from decoupled_descent.evaluation import calibration as module
+from decoupled_descent.evaluation.means import share_with_stderr as share_of
 from tests.tables.estimators.problems import table
+
+
+def reliability(chances, codes, weights=None):
+    return module.reliability(Evaluation.of(codes, chances, weights=weights))
 
 
 def stated(n, seed, power=1.0):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.app.cli.baselines import is_log
-from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.app.report.data import LinearPart
+from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.features.scaling import ColumnScales
 
 #: The most features that are listed.
@@ -18,36 +17,50 @@ MOST = 20
 MANY = "log-odds of the class that a feature changes most"
 
 
-def coefficients(prepared: Prepared, estimator: Any) -> LinearPart | None:
+class LinearPart(NamedTuple):
+    """The linear models of a mixture, averaged."""
+
+    share: float  # of the mixture
+    unit: str  # of the coefficients
+    #: Name of a feature, its coefficient, and the effect of one standard deviation.
+    effects: Sequence[tuple[str, float, float]]
+    #: Name, coefficient, and how often it stays selected without a part of the rows.
+    selected: Sequence[tuple[str, float, float]] = ()
+
+
+def coefficients(model: Any, columns: Columns | None = None) -> LinearPart | None:
     """The average of the linear members by their shares, and the columns of a sparse member.
 
     None without any. With many classes there is no average, and a column has the largest of its
     coefficients.
+
+    Args:
+        model: A fitted :class:`DecoupledClassifier` or :class:`DecoupledRegressor`.
+        columns: Rules that made a matrix X of a table before ``fit``, if that was done.
     """
-    mixture = estimator.model_.mixture
-    if not mixture.members:
-        return None
+    mixture, rules = model.mixture_, columns or model.columns_
+    names = model._matrix_names if rules is None else rules.names
+    names = names or [f"column {k}" for k in range(model._width)]
     single = len(mixture.members[0].theta) == 1
     linear = [one for one in mixture.members if single and _of_columns(one.features)]
-    names, share = prepared.columns.names, sum(one.share for one in linear)
-    factor = 1.0 if prepared.task == "classification" else float(estimator.target_scale_)
+    share = sum(one.share for one in linear)
+    factor = 1.0 if hasattr(model, "classes_") else float(np.mean(model.target_scale_))
     effects: list[tuple[str, float, float]] = []
-    if linear:
+    if share > 0:
         per_unit, per_deviation = averaged(linear, len(names))
         order = np.argsort(-np.abs(per_deviation), kind="stable")[:MOST]
         effects = [
-            (names[k], factor * float(per_unit[k]), factor * float(per_deviation[k]))
+            (str(names[k]), factor * float(per_unit[k]), factor * float(per_deviation[k]))
             for k in order
             if per_deviation[k]
         ]
     selected = [
-        (names[one.column], factor * max(one.coefficients, key=abs), one.stays_selected)
+        (str(names[one.column]), factor * max(one.coefficients, key=abs), one.stays_selected)
         for one in mixture.selected_columns()[:MOST]
     ]
     if not effects and not selected:
         return None
-    unit = _unit(prepared, estimator) if single else MANY
-    return LinearPart(float(share), unit, effects, selected)
+    return LinearPart(float(share), _unit(model) if single else MANY, effects, selected)
 
 
 def averaged(linear: list[Any], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -68,8 +81,8 @@ def _of_columns(features: Any) -> bool:
     return bool(features.is_linear) and isinstance(features.columns_, ColumnScales)
 
 
-def _unit(prepared: Prepared, estimator: Any) -> str:
+def _unit(model: Any) -> str:
     """What coefficients are measured in."""
-    if prepared.task == "classification":
-        return f"log-odds of “{estimator.classes_[1]}”"
-    return "logarithm of the target" if is_log(estimator) else "units of the target"
+    if hasattr(model, "classes_"):
+        return f"log-odds of “{model.classes_[1]}”"
+    return "logarithm of the target" if model.log_target else "units of the target"

@@ -1,14 +1,17 @@
-"""Calibration of leave-one-out probabilities, and standard errors of shares of rows."""
+"""Calibration: predicted probabilities beside observed frequencies."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from decoupled_descent.evaluation.evaluation import Evaluation
 
 Floats = NDArray[np.floating[Any]]
 
@@ -55,33 +58,27 @@ class Calibration:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
-def reliability(
-    chances: Floats,
-    codes: NDArray[Any],
-    weights: Floats | None = None,
-    groups: NDArray[Any] | None = None,
-) -> Calibration:
+def reliability(evaluation: Evaluation) -> Calibration:
     """Compare predicted probabilities with observed frequencies.
 
     Args:
-        chances: Probabilities of all classes, shape (n, K).
-        codes: The index of the right class of each row, shape (n,).
-        weights: The weight of each row; equal by default.
-        groups: The group of each row, a whole number; errors within a group are not independent.
+        evaluation: Probabilities of classes with their labels.
 
     Returns:
         The table by bins and the expected calibration error.
 
     Example:
+        >>> from decoupled_descent.evaluation import Evaluation
         >>> chances = np.repeat([[0.75, 0.25]], 40, axis=0)
-        >>> result = reliability(chances, np.arange(40) % 2)
+        >>> result = reliability(Evaluation.of(np.arange(40) % 2, chances))
         >>> result.count, round(result.error, 6)
         ((40,), 0.25)
     """
+    chances, codes, groups = evaluation.predictions, evaluation.labels, evaluation.groups
     n, classes = chances.shape
     chosen = np.ones(n, dtype=int) if classes == 2 else chances.argmax(1)
     stated, seen = chances[np.arange(n), chosen], (codes == chosen).astype(float)
-    shares = np.ones(n) / n if weights is None else weights / weights.sum()
+    shares = evaluation.row_weights / evaluation.row_weights.sum()
     bins = _bins(stated)
     sizes = np.bincount(bins, shares)
     means = [np.bincount(bins, shares * values) / sizes for values in (stated, seen)]
@@ -108,29 +105,3 @@ def _bins(stated: Floats) -> NDArray[np.intp]:
 
 def _group_sums(values: Floats, groups: NDArray[Any] | None) -> Floats:
     return values if groups is None else np.bincount(groups, values).astype(float)
-
-
-def share_of(
-    right: NDArray[np.bool_],
-    weights: Floats | None = None,
-    groups: NDArray[Any] | None = None,
-    expected: Floats | None = None,
-) -> tuple[float, float]:
-    r"""A share of rows and its standard error, which is above 0 even if all are right.
-
-    ``expected`` is a better guess of how often each row is right, shape (n,). Its mean replaces the
-    share; the standard error follows from what was counted.
-
-    The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², with shares s of the weight and
-    groups g. It equals that of m = p(1 − p)/variance independent rows. Two right and two wrong rows
-    are added to them (Agresti and Coull). If all rows agree, m is (Σ_g s_g)²/Σ_g s_g².
-    """
-    shares = np.full(len(right), 1 / len(right)) if weights is None else weights / weights.sum()
-    share = float(np.average(right, weights=weights))
-    variance = float((_group_sums(shares * (right - share), groups) ** 2).sum())
-    alone = 1 / float((_group_sums(shares, groups) ** 2).sum())
-    rows = min(share * (1 - share) / variance, 1 / float(shares @ shares)) if variance else alone
-    if expected is not None:
-        share = min(1.0, max(0.0, float(np.average(expected, weights=weights))))
-    towards = (rows * share + 2) / (rows + 4)
-    return share, math.sqrt(towards * (1 - towards) / (rows + 4))

@@ -8,20 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.cli import subgroups
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import NUMBERS
+from decoupled_descent.tables.analyses import subgroups
 from decoupled_descent.tables.columns.rules import Columns
 
 
-def prepared_of(frame, y, groups=None):
-    columns = Columns.learn(frame.set_axis(frame.index + 1))
-    return Prepared(columns.apply(frame), y, columns, "regression", [], groups, (), frame)
-
-
-def predicting(values):
-    """An estimator whose leave-one-out predictions are these numbers."""
-    algorithm = SimpleNamespace(estimates_test_error=True)
-    return SimpleNamespace(corrected_prediction_=values, algorithm_=algorithm)
+def errors_by_category(frame, y, predicted, groups=None):
+    """Subgroups of an estimator whose leave-one-out predictions are these numbers."""
+    columns = Columns.learn(frame)
+    evaluation = Evaluation.of(y, predicted, NUMBERS, groups=groups)
+    model = SimpleNamespace(
+        _left_out=evaluation, _rows_of_fit=lambda: evaluation, _kept=None, time_estimate_=None,
+        _checked=lambda X: X, columns_=None,
+    )  # fmt: skip
+    return subgroups.subgroups(model, columns.apply(frame), columns)
 
 
 def test_errors_and_differences_are_those_of_the_rows():
@@ -30,7 +31,7 @@ def test_errors_and_differences_are_those_of_the_rows():
     town[:5] = "Rom"  # too few rows
     frame = pd.DataFrame({"a": rng.normal(size=200), "town": town})
     y, predicted = rng.normal(size=(2, 200))
-    found = subgroups.subgroups(prepared_of(frame, y), predicting(predicted))
+    found = errors_by_category(frame, y, predicted)
     squares = (y - predicted) ** 2
     present = ["missing" if one is None else one for one in town]
     wanted = {name for name in present if present.count(name) >= subgroups.FEWEST}
@@ -50,10 +51,10 @@ def test_chance_names_a_category_in_one_table_of_twenty():
     """40 categories that are alike, in 200 tables: the share of tables with a false name."""
     rng = np.random.default_rng(1)
     frames = {f"c{k}": rng.choice([*"abcd"], 400) for k in range(10)}
-    given = prepared_of(pd.DataFrame(frames), np.zeros(400))
+    frame = pd.DataFrame(frames)
     named = 0
     for _ in range(200):
-        found = subgroups.subgroups(given, predicting(rng.normal(size=400)))
+        found = errors_by_category(frame, np.zeros(400), rng.normal(size=400))
         assert len(found) == 40
         named += any(one.is_worse for one in found)
     assert named / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200) + 0.03  # squares have a long tail
@@ -65,9 +66,9 @@ def test_rows_of_a_group_are_one_unit():
     town = np.repeat(rng.choice(["Ulm", "Bonn"], 20), 10)
     frame = pd.DataFrame({"town": town, "a": rng.normal(size=200)})
     errors = np.repeat(rng.normal(size=20), 10)
-    alone = subgroups.subgroups(prepared_of(frame, np.zeros(200)), predicting(errors))
+    alone = errors_by_category(frame, np.zeros(200), errors)
     groups = np.repeat(np.arange(20), 10)
-    together = subgroups.subgroups(prepared_of(frame, np.zeros(200), groups), predicting(errors))
+    together = errors_by_category(frame, np.zeros(200), errors, groups)
     assert together[0].gap_stderr > 2 * alone[0].gap_stderr
 
 

@@ -1,0 +1,1 @@
+"""What a fitted model says about columns, rows and groups of rows."""

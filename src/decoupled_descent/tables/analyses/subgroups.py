@@ -1,0 +1,84 @@
+"""Errors of the rows of each category, compared with those of all other rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoupled_descent.evaluation.means import Mean, mean_with_stderr
+from decoupled_descent.tables.analyses.table import AnalysedTable
+from decoupled_descent.tables.columns.rules import Columns
+
+#: Categories with fewer rows are not compared: their errors would be too uncertain to name.
+FEWEST = 20
+#: The probability that any of the categories is called worse by chance.
+BY_CHANCE = 0.05
+
+
+class Subgroup(NamedTuple):
+    """The rows of one category, compared with all other rows."""
+
+    column: str
+    value: str
+    rows: int
+    error: float  # mean log loss or squared error
+    accuracy: float | None  # None for numbers
+    gap: float  # mean loss minus that of the other rows
+    gap_stderr: float
+    is_worse: bool = False  # by more than chance explains, with an allowance for all categories
+
+
+def subgroups(model: Any, X: Any, columns: Columns | None = None) -> list[Subgroup]:
+    """The categories of all columns of text, the largest error first.
+
+    A category is worse if its mean loss exceeds that of the other rows by more than the quantile
+    of a one-sided test, divided by the number of categories (Bonferroni).
+
+    Args:
+        model: A fitted :class:`DecoupledClassifier` or :class:`DecoupledRegressor`.
+        X: The rows of ``fit``.
+        columns: Rules that made a matrix X of a table before ``fit``, if that was done.
+    """
+    table = AnalysedTable.of(model, X, columns)
+    evaluation = table.evaluation
+    losses = table.losses(evaluation.predictions)
+    right = None
+    if evaluation.decisions is not None:
+        right = 1.0 * (evaluation.decisions == evaluation.labels)
+    compared = []
+    for column, value, inside in categories(table):
+        (here, stderr), (there, other) = (_mean(table, losses, rows) for rows in (inside, ~inside))
+        accuracy = None if right is None else _mean(table, right, inside).value
+        error = _mean(table, evaluation.losses, inside).value
+        gap = here - there, math.hypot(stderr, other)
+        compared.append(Subgroup(column, value, int(inside.sum()), error, accuracy, *gap))
+    limit = NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(compared)))
+    named = [one._replace(is_worse=one.gap > limit * one.gap_stderr) for one in compared]
+    return sorted(named, key=lambda one: -one.gap)
+
+
+def categories(table: AnalysedTable) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """Column, value and rows of each category with enough rows inside and outside of it."""
+    if table.columns is None:
+        return
+    for column, span in zip(table.columns.columns, table.spans, strict=True):
+        values = [*column.levels, *["other"] * column.other, *["missing"] * column.missing]
+        for k, value in enumerate(values if column.levels else ()):
+            inside = table.X[:, span.start + k] == 1
+            if FEWEST <= inside.sum() <= len(inside) - FEWEST:
+                yield column.name, value, inside
+
+
+def _mean(table: AnalysedTable, values: Any, rows: NDArray[np.bool_]) -> Mean:
+    """The mean of some rows; groups are independent."""
+    evaluation = table.evaluation
+    weights = None if evaluation.weights is None else evaluation.weights[rows]
+    groups = None
+    if evaluation.groups is not None:
+        groups = np.unique(evaluation.groups[rows], return_inverse=True)[1].reshape(-1)
+    return mean_with_stderr(values[rows], weights, groups)

@@ -1,0 +1,3 @@
+"""The command in this process."""
+
+from tests.app.cli.conftest import run as run
