@@ -17,6 +17,7 @@ from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
 from decoupled_descent.evaluation.searches import of_search
+from decoupled_descent.objective.losses import LEAST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,6 +114,8 @@ def _left_out(foreign: Foreign) -> LeftOut:
         return family.leave_out(foreign.model, foreign.task)
     except NoFormulaError as reason:
         return by_folds(foreign, str(reason))
+    except AttributeError as missing:  # of another library, with a class of the same name
+        return by_folds(foreign, f"it is not the model of its name that is known: {missing}")
 
 
 def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
@@ -180,7 +183,7 @@ def _with(result: Evaluation, correction: Correction, left: LeftOut) -> Evaluati
     if result.error > 0 and 1 / SCALED < error / result.error < SCALED:
         losses = result.losses * (error / result.error)
     predictions = np.array(result.predictions)
-    predictions[correction.rows] = correction.predictions
+    predictions[correction.rows] = _with_shares(result, correction, left)
     right = 1 - losses if result.kind is DECISIONS else None
     refits = correction.refits
     return replace(
@@ -189,3 +192,16 @@ def _with(result: Evaluation, correction: Correction, left: LeftOut) -> Evaluati
         how=f"{left.how} and {refits} refit{'s' * (refits != 1)}",
         notes={**result.notes, "refits": correction.stderr},
     )  # fmt: skip
+
+
+def _with_shares(result: Evaluation, correction: Correction, left: LeftOut) -> Any:
+    """Predictions of refits; probabilities as if the shares of the classes had been kept.
+
+    The formula says by which factor that changes each probability.
+    """
+    if result.kind is DECISIONS or left.kept is None:
+        return correction.predictions  # such refits have kept the shares
+    rows = correction.rows
+    factors = left.kept[rows] / np.maximum(left.predictions[rows], LEAST)
+    said = correction.predictions * factors
+    return said / np.maximum(said.sum(1, keepdims=True), LEAST)

@@ -38,3 +38,13 @@ def test_a_family_from_outside_of_the_package():
         del families.FAMILIES["Mean"]
     assert evaluation.how == "mean without the row"
     assert evaluation.error == pytest.approx(np.var(y) * (100 / 99) ** 2)
+
+
+class Ridge(Mean):
+    """A model of another library with a name that is known."""
+
+
+def test_a_model_that_shares_only_its_name_is_left_to_folds():
+    evaluation = dd.evaluate(Ridge().fit(X, y), X, y)
+    assert evaluation.how == "folds"
+    assert "not the model of its name" in evaluation.reason

@@ -19,6 +19,9 @@ def test_without_signal_decisions_are_right_in_half_of_the_rows():
         evaluation = dd.evaluate(model, rows, labels, refits=0)
         right.append(evaluation.estimate("accuracy").value)
         areas.append(evaluation.estimate("auc").value)
+        every = dd.evaluate(model, rows, labels, refits=40)
+        assert every.error == pytest.approx(evaluation.error, rel=1e-4)
+        assert every.estimate("accuracy").value == pytest.approx(right[-1], abs=0.026)
         plain.append(np.mean(by_refits(model, rows, labels).argmax(1) == labels))
     assert np.mean(plain) < 0.1
     for values in (right, areas):

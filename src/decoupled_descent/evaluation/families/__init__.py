@@ -43,8 +43,8 @@ FAMILIES: dict[str, Family] = {
     "LassoCV": Lasso(),
     "ElasticNetCV": Lasso(),
     "LogisticRegression": LogisticRegression(),  # and LogisticRegressionCV
-    "PoissonRegressor": GeneralisedLinear(),
-    "GammaRegressor": GeneralisedLinear(),
+    "PoissonRegressor": GeneralisedLinear(1.0),
+    "GammaRegressor": GeneralisedLinear(2.0),
     "TweedieRegressor": GeneralisedLinear(),
     "HuberRegressor": Huber(),
     "KernelRidge": KernelRidge(),

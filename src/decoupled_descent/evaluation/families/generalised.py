@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,16 @@ from decoupled_descent.evaluation.families.linear import Linear, Penalised, colu
 from decoupled_descent.evaluation.families.losses import HalfTweedie
 from decoupled_descent.evaluation.task import Task
 
-#: The powers of the models that are named for their law.
-POWERS = {"PoissonRegressor": 1.0, "GammaRegressor": 2.0}
 
-
+@dataclass(frozen=True)
 class GeneralisedLinear(Linear):
-    """Regression with the deviance of a Tweedie law."""
+    """Regression with the deviance of a Tweedie law; without a power, that of the model."""
+
+    power: float | None = None
 
     def problem(self, model: Any, task: Task) -> Penalised:
         """Half of the mean deviance and ½ α ‖β‖², times the weights."""
-        power = POWERS.get(type(model).__name__, getattr(model, "power", 0.0))
+        power = model.power if self.power is None else self.power
         link = getattr(model, "link", "auto")
         has_log = power > 0 if link == "auto" else link == "log"
         alpha = float(task.row_weights.sum()) * model.alpha
