@@ -3,22 +3,20 @@
 import numpy as np
 import pytest
 
-from decoupled_descent.tables.members.nodes import are_consistent
+from decoupled_descent.tables.members.nodes import are_consistent, leaves_of
 
 
 def stump(**changes):
     """One split of one column, with changes."""
     arrays = {
         "feature": np.array([0, -1, -1], np.int32),
-        "threshold": np.array([0.5, 0.0, 0.0]),
         "left": np.array([1, 0, 0], np.int32),
         "right": np.array([2, 0, 0], np.int32),
-        "value": np.array([[0.0], [1.0], [2.0]]),
         "roots": np.array([0]),
-        "low": np.array([0.0]),
-        "high": np.array([1.0]),
+        "columns": 1,
     }
-    return arrays | {name: np.array(value) for name, value in changes.items()}
+    changed = {name: np.array(value) for name, value in changes.items() if name != "columns"}
+    return arrays | changes | changed
 
 
 def test_a_stump_is_consistent():
@@ -32,9 +30,16 @@ def test_a_stump_is_consistent():
         {"right": [3, 0, 0]},
         {"roots": [3]},
         {"feature": [1, -1, -1]},
-        {"value": [[np.nan], [1.0], [2.0]]},
-        {"low": [2.0]},
+        {"columns": 0},
     ],
 )
 def test_other_nodes_are_not(changes):
     assert not are_consistent(**stump(**changes))
+
+
+def test_rows_end_at_the_leaf_of_their_side():
+    arrays = stump()
+    columns = arrays.pop("columns")
+    X = np.array([[0.2], [0.5], [0.7]])
+    assert columns == X.shape[1]
+    assert leaves_of(X, threshold=np.array([0.5, 0.0, 0.0]), **arrays).tolist() == [[1], [1], [2]]

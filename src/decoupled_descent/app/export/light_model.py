@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 #: Kinds of members that the code has.
 MEMBERS = ("forest", "gaussian classes", "sparse linear", "constant")
 #: The arrays of a forest.
-NODES = ("feature", "threshold", "left", "right", "value", "roots", "low", "high")
+NODES = ("feature", "left", "right", "roots")
 #: Tables with more bytes are predicted with PyTorch: NumPy needs longer for them than the import
 #: of PyTorch takes.
 MOST_BYTES = 1_000_000
@@ -172,7 +172,8 @@ def _is_sound(mixture: Any, arrays: dict[str, Any]) -> bool:
     good = finite and abs(sum(shares) - 1) <= 1e-6 and min(shares) >= 0 and mixture["rows"] > 0
     for k, other in enumerate(mixture["others"]):
         if good and other["model"]["kind"] == "forest":
-            good = are_consistent(**{name: arrays[f"other.{k}.{name}"] for name in NODES})
+            tree = {name: arrays[f"other.{k}.{name}"] for name in NODES}
+            good = are_consistent(**tree, columns=len(arrays[f"other.{k}.low"]))
     return bool(good)
 
 

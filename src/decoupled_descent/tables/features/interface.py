@@ -58,9 +58,9 @@ class Features(ABC):
         return min(n, d)
 
     def limit_width(self, n: int, most: int) -> None:
-        """Use at most ``most`` landmarks, if the map has them and n rows need any."""
+        """Use at most ``most`` landmarks for n rows, if the map has them."""
         landmarks = self.get_params().get("landmarks", n)
-        if n > landmarks:
+        if n > most:
             self.set_params(landmarks=min(landmarks, most))
 
     @abstractmethod

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from decoupled_descent.tables.members.any_estimator import AnyEstimator, EstimatorRecipe
+from decoupled_descent.tables.members.boosting import FEWEST, Boosting, BoostingRecipe
 from decoupled_descent.tables.members.constant import Constant, ConstantRecipe
 from decoupled_descent.tables.members.forest import Forest
 from decoupled_descent.tables.members.gaussian_classes import GAUSSIANS, GaussianClasses
@@ -16,17 +17,20 @@ from decoupled_descent.tables.members.sparse_linear import SparseLinear, SparseR
 
 #: All kinds of members, by the name that files have. A new one is a file and a line here.
 KINDS: dict[str, type[Member]] = {
-    one.kind: one for one in (Forest, GaussianClasses, SparseLinear, Constant, AnyEstimator)
+    one.kind: one
+    for one in (Forest, Boosting, GaussianClasses, SparseLinear, Constant, AnyEstimator)
 }
 #: Recipes that users choose by name.
 RECIPES: dict[str, Recipe] = {
-    one.name: one for one in (*FORESTS, *GAUSSIANS, SparseRecipe(), ConstantRecipe())
+    one.name: one
+    for one in (*FORESTS, *GAUSSIANS, SparseRecipe(), BoostingRecipe(), ConstantRecipe())
 }
 #: What ``"auto"`` trains.
 AUTO: tuple[Recipe, ...] = (
     *FORESTS,
     *GAUSSIANS,
     SparseRecipe(only_wide=True),
+    BoostingRecipe(fewest=FEWEST),
     ConstantRecipe(),
 )
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.tables.members.interface import Floats, KeptRows, Member, TrainingTable
-from decoupled_descent.tables.members.nodes import are_consistent
+from decoupled_descent.tables.members.nodes import are_consistent, leaves_of
 
 #: New rows are processed in blocks, so that about this many numbers are in memory.
 NUMBERS = 2**21
@@ -66,16 +66,8 @@ class Forest(Member):
     def leaves(self, X: Floats) -> NDArray[np.int64]:
         """The leaf of each row in each tree, shape (m, trees)."""
         scaled = scaled_columns(X, self.low, self.high)
-        count = len(self.roots)
-        node = np.tile(self.roots, len(X))
-        active = np.flatnonzero(self.feature[node] >= 0)
-        while len(active):
-            at = node[active]
-            values = scaled[active // count, self.feature[at]]
-            at = np.where(values <= self.threshold[at], self.left[at], self.right[at])
-            node[active] = at
-            active = active[self.feature[at] >= 0]
-        return node.reshape(len(X), count)
+        nodes = self.roots, self.feature, self.threshold, self.left, self.right
+        return leaves_of(scaled, *nodes)
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """Which trees did not see each row, (s, trees)."""
@@ -125,7 +117,11 @@ class Forest(Member):
         right = right and parts["low"].ndim == 1 and parts["low"].shape == parts["high"].shape
         if right:
             arrays = {key: value.numpy() for key, value in parts.items()}
-            right = are_consistent(**arrays)
+            tree = {key: arrays[key] for key in ("feature", "left", "right", "roots")}
+            numbers = (arrays[key] for key in ("threshold", "value", "low", "high"))
+            right = all(np.isfinite(one).all() for one in numbers)
+            right = right and bool((arrays["low"] <= arrays["high"]).all())
+            right = right and are_consistent(**tree, columns=len(arrays["low"]))
         if not right:
             raise ValueError("the arrays of a forest do not match")
         return cls(str(name)[:80], **arrays)

@@ -1,4 +1,4 @@
-"""The nodes of all trees of a forest, as arrays of NumPy."""
+"""The nodes of all trees of an ensemble, as arrays of NumPy."""
 
 from __future__ import annotations
 
@@ -10,22 +10,39 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 
-def are_consistent(
+def leaves_of(
+    X: Floats,
+    roots: NDArray[np.int64],
     feature: NDArray[np.int32],
     threshold: Floats,
     left: NDArray[np.int32],
     right: NDArray[np.int32],
-    value: Floats,
+) -> NDArray[np.int64]:
+    """The leaf of each row in each tree, shape (m, trees)."""
+    count = len(roots)
+    node = np.tile(roots, len(X))
+    active = np.flatnonzero(feature[node] >= 0)
+    while len(active):
+        at = node[active]
+        goes_left = X[active // count, feature[at]] <= threshold[at]
+        at = np.where(goes_left, left[at], right[at])
+        node[active] = at
+        active = active[feature[at] >= 0]
+    return node.reshape(len(X), count)
+
+
+def are_consistent(
+    feature: NDArray[np.int32],
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
     roots: NDArray[np.int64],
-    low: Floats,
-    high: Floats,
+    columns: int,
 ) -> bool:
-    """Whether nodes lead to later nodes of the arrays, and all numbers are finite."""
+    """Whether nodes lead to later nodes of the arrays, so that every path ends."""
     nodes, inner = len(feature), feature >= 0
     here = np.arange(nodes)[inner]
     good = roots.ndim == 1 and len(roots) > 0 and roots.min() >= 0 and roots.max() < nodes
-    good = good and feature.min() >= -1 and feature.max() < len(low)
+    good = good and feature.min() >= -1 and feature.max() < columns
     for after in (left[inner], right[inner]):
         good = good and bool((after > here).all() and (after < nodes).all())
-    finite = all(np.isfinite(each).all() for each in (threshold, value, low, high))
-    return bool(good and finite and (low <= high).all())
+    return bool(good)

@@ -21,7 +21,7 @@ from decoupled_descent.tables.search.ranking import NESTED, ranked_count
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 3, 400
 #: With more rows than this, ridges are chosen on this many rows, and all rows get one fit per map.
-SAMPLED = 2000
+SAMPLED = 1000
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
 #: A search that is expected to take more seconds than this is announced.

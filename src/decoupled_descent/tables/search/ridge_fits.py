@@ -12,6 +12,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import ignoring
 from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.leave_one_out.leave_out import moves_without_folds
 from decoupled_descent.leave_one_out.minimum import TINY, forget_influence, linear_minimum
 from decoupled_descent.leave_one_out.newton import DecoupledNewton, NewtonState
@@ -167,8 +168,8 @@ def choose_on_sample(
     chosen = []
     for one, losses in fitted:
         more = losses - best_losses
-        doubt = 2 * float(more.std()) / math.sqrt(len(more))
-        if one is best or one.features.is_linear or float(more.mean()) <= doubt:
+        mean, stderr = mean_with_stderr(more)
+        if one is best or one.features.is_linear or mean <= 2 * stderr:
             chosen.append(one)
     return chosen
 
