@@ -1,5 +1,7 @@
 """Fitted models of other libraries: their kinds, and how they are fitted again."""
 
+from copy import deepcopy
+
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
@@ -54,3 +56,14 @@ def test_a_class_that_a_refit_has_not_seen_has_probability_zero():
 
 def test_codes_of_classes():
     assert codes_of(["b", "a", "z"], ["a", "b"]).tolist() == [1, 0, -1]
+
+
+def test_a_copy_in_another_process_predicts_the_same():
+    """Folds in parallel send the model and its rows to other processes."""
+    for model, rows, labels in ((LogisticRegression(), A, label), (RidgeClassifier(), A, label)):
+        foreign = foreign_model(model.fit(rows, labels), rows, labels)
+        other = deepcopy(foreign)
+        rest = np.arange(10)
+        found, same = (one.predict(one.without(rest), rest) for one in (foreign, other))
+        np.testing.assert_array_equal(found, same)
+        assert other.task.kind == foreign.task.kind

@@ -126,7 +126,7 @@ def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
     """
     task = foreign.task
     said = left.predictions if left.kept is None else left.kept
-    judged = said if task.kind is DECISIONS else left.predictions
+    judged = said if task.kind == DECISIONS else left.predictions
     losses = task.kind.losses(task.labels, judged)
     if left.excess is not None:
         losses = losses - left.excess
@@ -184,7 +184,7 @@ def _with(result: Evaluation, correction: Correction, left: LeftOut) -> Evaluati
         losses = result.losses * (error / result.error)
     predictions = np.array(result.predictions)
     predictions[correction.rows] = _with_shares(result, correction, left)
-    right = 1 - losses if result.kind is DECISIONS else None
+    right = 1 - losses if result.kind == DECISIONS else None
     refits = correction.refits
     return replace(
         result, losses=losses, predictions=predictions, right=right, refits=refits,
@@ -199,7 +199,7 @@ def _with_shares(result: Evaluation, correction: Correction, left: LeftOut) -> A
 
     The formula says by which factor that changes each probability.
     """
-    if result.kind is DECISIONS or left.kept is None:
+    if result.kind == DECISIONS or left.kept is None:
         return correction.predictions  # such refits have kept the shares
     rows = correction.rows
     factors = left.kept[rows] / np.maximum(left.predictions[rows], LEAST)

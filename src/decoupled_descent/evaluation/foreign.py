@@ -36,7 +36,7 @@ class Foreign:
 
         They are for models that decide without probabilities; balanced classes keep them anyway.
         """
-        if self.task.kind is not DECISIONS or self.weight_name is None:
+        if self.task.kind != DECISIONS or self.weight_name is None:
             return False
         return getattr(_last(self.model), "class_weight", None) != "balanced"
 
@@ -71,12 +71,12 @@ class Foreign:
 def predicted(model: Any, X: Any, task: Task) -> Any:
     """Probabilities of all classes of a task, codes of classes, or numbers."""
     with ignoring(Warning):
-        if task.kind is PROBABILITIES:
+        if task.kind == PROBABILITIES:
             result = np.zeros((len(taken_labels(X)), len(task.classes)))
             result[:, codes_of(model.classes_, task.classes)] = model.predict_proba(X)
             return result
         said = np.asarray(model.predict(X))
-    if task.kind is DECISIONS:
+    if task.kind == DECISIONS:
         return codes_of(said.reshape(-1), task.classes)
     return said.astype(np.float64).reshape(len(said), *task.labels.shape[1:])
 

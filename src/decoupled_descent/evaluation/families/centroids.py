@@ -42,5 +42,5 @@ class NearestCentroid(Family):
         left = np.log(model.class_prior_)[None]
         if isinstance(model.priors, str) and model.priors == "empirical":
             left = np.log((counts - one_hot) / (task.n - 1))
-        said = softmax(scores + 2 * left, 1) if task.kind is PROBABILITIES else plain.argmax(1)
+        said = softmax(scores + 2 * left, 1) if task.kind == PROBABILITIES else plain.argmax(1)
         return LeftOut(said, "centroids without the row", is_exact=True)

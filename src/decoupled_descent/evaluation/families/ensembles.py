@@ -52,7 +52,7 @@ class OutOfBag(Family):
         variance = (squares / count[:, None] - mean**2).clip(0) * (count / (count - 1))[:, None]
         extra = variance * (1 / count - 1 / len(bags))[:, None]
         excess = _excess(task, mean, extra, count, len(bags))
-        shaped = mean if task.kind is PROBABILITIES else mean.reshape(task.labels.shape)
+        shaped = mean if task.kind == PROBABILITIES else mean.reshape(task.labels.shape)
         return LeftOut(shaped, "out of bag", excess=excess, is_exact=True)
 
 

@@ -80,8 +80,8 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
         kept = loss.predictions(left + minimum.shifts(task))
     fitted = loss.predictions(outputs)
     excess = _excess(minimum, loss, outputs, left, task)
-    unsure = doubt(outputs, left) if task.kind is DECISIONS else None
-    if task.kind is PROBABILITIES:  # flat parts of a loss hide how far outputs move
+    unsure = doubt(outputs, left) if task.kind == DECISIONS else None
+    if task.kind == PROBABILITIES:  # flat parts of a loss hide how far outputs move
         unsure = np.abs(left - outputs).max(1)
     return LeftOut(loss.predictions(left), "formula", fitted, kept, pairs, excess, unsure)
 

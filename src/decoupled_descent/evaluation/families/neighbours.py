@@ -40,7 +40,7 @@ class Neighbours(Family):
                 1
             )
             said = said / said.sum(1, keepdims=True)
-            said = said if task.kind is PROBABILITIES else said.argmax(1)
+            said = said if task.kind == PROBABILITIES else said.argmax(1)
         return LeftOut(said, "nearest neighbours without the row", is_exact=True)
 
 
