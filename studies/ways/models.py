@@ -1,0 +1,349 @@
+"""Ways through ``dd.evaluate``: models and predictions of others."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.feature_selection import SelectKBest, f_classif
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+import decoupled_descent as dd
+from studies.ways.common import Now, on_new, refused, several, told, way, without_trust
+from studies.ways.tables import numbers, persons
+
+PART = "evaluate"
+
+
+def rows(seed=0, n=150, d=6, signal=1.0):
+    """Rows whose class depends on the first two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (signal * (X[:, 0] + X[:, 1]) + rng.logistic(size=n) > 0).astype(int)
+
+
+def checked(model, X, y, **options):
+    """What is said of a model, beside its error on new rows."""
+    new, labels = rows(1000, 4000, X.shape[1])
+    return refused(
+        lambda: dd.evaluate(model, X, y, **options), lambda e: on_new(model, e, new, labels)
+    )
+
+
+def _other_rows(model):
+    X, y = rows(0)
+    return checked(model.fit(X, y), *rows(1))
+
+
+@way(PART, "other rows than those of the fit: logistic regression")
+def other_rows_logistic():
+    return _other_rows(LogisticRegression())
+
+
+@way(PART, "other rows: support vectors")
+def other_rows_svc():
+    return _other_rows(SVC())
+
+
+@way(PART, "other rows: a forest")
+def other_rows_forest():
+    return _other_rows(RandomForestClassifier(random_state=0))
+
+
+@way(PART, "other rows: nearest neighbours")
+def other_rows_neighbours():
+    return _other_rows(KNeighborsClassifier(5))
+
+
+@way(PART, "other rows: naive Bayes")
+def other_rows_bayes():
+    return _other_rows(GaussianNB())
+
+
+@way(PART, "other rows: boosting")
+def other_rows_boosting():
+    return _other_rows(GradientBoostingClassifier(n_estimators=20, random_state=0))
+
+
+def _half(model):
+    """The rows of the fit are the first half of those that are passed."""
+    X, y = rows(0)
+    return checked(model.fit(X[:75], y[:75]), X, y)
+
+
+@way(PART, "fitted to half of the rows: logistic regression")
+def half_logistic():
+    return _half(LogisticRegression())
+
+
+@way(PART, "fitted to half of the rows: a pipeline with a forest")
+def half_forest():
+    return _half(make_pipeline(StandardScaler(), RandomForestClassifier(random_state=0)))
+
+
+def _reordered(model):
+    X, y = rows(0, 200, signal=0.0)
+    model.fit(X, y)
+    order = np.random.default_rng(1).permutation(200)
+    new, labels = rows(1000, 4000, signal=0.0)
+    return refused(
+        lambda: dd.evaluate(model, X[order], y[order]), lambda e: on_new(model, e, new, labels)
+    )
+
+
+@way(PART, "rows in another order than in the fit: a forest, random labels")
+def reordered_forest():
+    return _reordered(RandomForestClassifier(random_state=0))
+
+
+@way(PART, "the same: bagging of trees")
+def reordered_bagging():
+    return _reordered(BaggingClassifier(DecisionTreeClassifier(), 100, random_state=0))
+
+
+@way(PART, "the same: logistic regression")
+def reordered_logistic():
+    return _reordered(LogisticRegression())
+
+
+@way(PART, "labels in another order than the rows")
+def reordered_labels():
+    X, y = rows(0)
+    model = LogisticRegression().fit(X, y)
+    return checked(model, X, y[np.random.default_rng(1).permutation(len(y))])
+
+
+@way(PART, "columns in another order, without names")
+def reordered_columns():
+    X, y = rows(0)
+    return checked(LogisticRegression().fit(X, y), X[:, ::-1], y)
+
+
+@way(PART, "a model that is not fitted")
+def unfitted():
+    return checked(LogisticRegression(), *rows(0))
+
+
+def _in_sample(model, call="predict_proba"):
+    X, y = rows(0) if call == "predict_proba" else numbers(150)
+    fitted = getattr(model.fit(X, y), call)(X)
+    new = rows(1000, 4000) if call == "predict_proba" else numbers(4000, seed=1000)
+    return refused(
+        lambda: dd.evaluate(predictions=fitted, y=y), lambda e: on_new(model, e, *new)
+    )
+
+
+@way(PART, "`predictions=` of the training rows: a forest")
+def in_sample_forest():
+    return _in_sample(RandomForestClassifier(random_state=0))
+
+
+@way(PART, "the same: one nearest neighbour")
+def in_sample_neighbour():
+    return _in_sample(KNeighborsClassifier(1))
+
+
+@way(PART, "the same: least squares with 60 columns")
+def in_sample_least_squares():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 60)), rng.normal(size=150)
+    new, labels = rng.normal(size=(4000, 60)), rng.normal(size=4000)
+    model = LinearRegression().fit(X, y)
+    return refused(
+        lambda: dd.evaluate(predictions=model.predict(X), y=y),
+        lambda e: on_new(model, e, new, labels),
+    )
+
+
+def _copies(model):
+    X, y = rows(0, 80, signal=0.0)
+    new, labels = rows(1000, 4000, signal=0.0)
+    X, y = np.tile(X, (2, 1)), np.tile(y, 2)
+    model.fit(X, y)
+    return refused(lambda: dd.evaluate(model, X, y), lambda e: on_new(model, e, new, labels))
+
+
+@way(PART, "every row twice, random labels: nearest neighbour")
+def copies_neighbours():
+    return _copies(KNeighborsClassifier(5))
+
+
+@way(PART, "every row twice, random labels: a forest")
+def copies_forest():
+    return _copies(RandomForestClassifier(random_state=0))
+
+
+@way(PART, "every row twice, random labels: support vectors")
+def copies_svc():
+    return _copies(SVC(C=10))
+
+
+def _persons(model, **options):
+    X, y = persons(40, 6, 0)
+    new, labels = persons(3000, 1, 1)
+    evaluation = dd.evaluate(model.fit(X, y), X, y, **options)
+    return on_new(model, evaluation, new, labels)
+
+
+@way(PART, "groups that are not given: support vectors")
+def groups_svc():
+    return _persons(SVC())
+
+
+@way(PART, "groups that are not given: a forest")
+def groups_forest():
+    return _persons(RandomForestClassifier(random_state=0))
+
+
+@way(PART, "groups that are given: a forest")
+def groups_given():
+    return _persons(RandomForestClassifier(random_state=0), groups=np.repeat(np.arange(40), 6))
+
+
+@way(PART, "a column that knows the answer")
+def leak():
+    X, y = rows(0)
+    X[:, 5] = y + 0.01 * np.arange(150) / 150
+    return without_trust(dd.evaluate(RandomForestClassifier(random_state=0).fit(X, y), X, y))
+
+
+def _noise(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(100, 1000)), np.arange(100) % 2
+
+
+@way(PART, "columns that were chosen with the labels, outside of the pipeline")
+def selection_outside():
+    X, y = _noise()
+    model, chosen = LogisticRegression(C=0.1), SelectKBest(f_classif, k=10).fit(X, y)
+    model.fit(chosen.transform(X), y)
+    new = np.random.default_rng(1).normal(size=(4000, 10))
+    evaluation = dd.evaluate(model, chosen.transform(X), y)
+    return on_new(model, evaluation, new, np.arange(4000) % 2)
+
+
+@way(PART, "the same, in the pipeline")
+def selection_inside():
+    X, y = _noise()
+    model = make_pipeline(SelectKBest(f_classif, k=10), LogisticRegression(C=0.1)).fit(X, y)
+    new = np.random.default_rng(1).normal(size=(4000, 1000))
+    return on_new(model, dd.evaluate(model, X, y), new, np.arange(4000) % 2)
+
+
+@way(PART, "too few iterations: logistic regression, 3")
+def few_iterations():
+    X, y = rows(0, d=40)
+    X[:, 3] *= 300
+    return checked(LogisticRegression(max_iter=3).fit(X, y), X, y)
+
+
+@way(PART, "too few iterations: support vectors, 20")
+def few_iterations_svc():
+    X, y = rows(0)
+    return checked(SVC(C=100, max_iter=20).fit(X, y), X, y)
+
+
+@way(PART, "early stopping by a part of the rows: boosting")
+def early_boosting():
+    X, y = rows(0)
+    model = HistGradientBoostingClassifier(early_stopping=True, max_iter=30, random_state=0)
+    return checked(model.fit(X, y), X, y)
+
+
+@way(PART, "early stopping by a part of the rows: a network")
+def early_network():
+    X, y = rows(0)
+    return checked(MLPClassifier(early_stopping=True, random_state=0).fit(X, y), X, y)
+
+
+@way(PART, "weights of the fit that are not passed")
+def weights_not_passed():
+    X, y = rows(0)
+    weights = np.random.default_rng(0).exponential(size=150) ** 2
+    return checked(LogisticRegression().fit(X, y, sample_weight=weights), X, y)
+
+
+@way(PART, "one row of weight 1000")
+def one_heavy_row():
+    X, y = rows(0, signal=0.0)
+    weights = np.ones(150)
+    weights[7] = 1000
+    model = LogisticRegression().fit(X, y, sample_weight=weights)
+    return without_trust(dd.evaluate(model, X, y, sample_weight=weights))
+
+
+@way(PART, "the best of 60 candidates, random labels: GridSearchCV")
+def many_candidates():
+    z, verdicts = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(100, 30)), np.arange(100) % 2
+        grid = {"C": np.logspace(-3, 2, 20), "gamma": [0.01, 0.1, 1]}
+        evaluation = dd.evaluate(GridSearchCV(SVC(), grid, cv=5).fit(X, y), X, y)
+        z.append((evaluation.error - 0.5) / evaluation.stderr)
+        verdicts.append(evaluation.verdict)
+    return several(z, verdicts)
+
+
+@way(PART, "the best of 200 random `predictions=`")
+def many_predictions():
+    z, verdicts = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, 2, 100)
+        tried = {str(k): rng.integers(0, 2, 100) for k in range(200)}
+        evaluation = dd.evaluate(predictions=tried, y=y)
+        z.append((evaluation.error - 0.5) / evaluation.stderr)
+        verdicts.append(evaluation.verdict)
+    return several(z, verdicts)
+
+
+@way(PART, "a regression of y + 1e15")
+def far_numbers():
+    X, y = numbers(150)
+    true = dd.evaluate(Ridge().fit(X, y), X, y).estimate("r2").value
+    model = Ridge().fit(X, y + 1e15)
+    return refused(
+        lambda: dd.evaluate(model, X, y + 1e15), lambda e: told(e.estimate("r2"), true)
+    )
+
+
+@way(PART, "one far row makes up the error")
+def far_row():
+    X, y = numbers(60)
+    y[3] = 1e4
+    model = LinearRegression().fit(X, y)
+    return without_trust(dd.evaluate(model, X, y))
+
+
+@way(PART, "twelve rows")
+def twelve_rows():
+    X, y = rows(0, 12)
+    return refused(lambda: dd.evaluate(LogisticRegression().fit(X, y), X, y), without_trust)
+
+
+@way(PART, "one label")
+def one_label():
+    X, y = rows(0)
+    return refused(
+        lambda: dd.evaluate(predictions=np.zeros(150), y=np.zeros(150)), without_trust
+    )
+
+
+@way(PART, "probabilities that are scores, not between 0 and 1")
+def scores():
+    X, y = rows(0)
+    score = cross_val_predict(LogisticRegression(), X, y, method="decision_function")
+    return refused(lambda: dd.evaluate(predictions=score, y=y), without_trust)
