@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from decoupled_descent.checks import whole_number
+from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
 from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
@@ -76,18 +78,33 @@ def evaluate(
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
-    if hasattr(fitted, "cv_results_"):
-        return _of_search(foreign, refits)
-    return _of_model(foreign, refits)
+    is_search = hasattr(fitted, "cv_results_")
+    result = _of_search(foreign, refits) if is_search else _of_model(foreign, refits)
+    found = leak(foreign.task)
+    return result if found is None else result.with_findings([found])
 
 
 def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
     """Leave rows out of a model, and correct the error by refits."""
     left = _left_out(foreign)
     result = _evaluation(foreign, left)
-    if left.is_exact or left.how == "folds" or refits == 0:
-        return result
-    return _corrected(foreign, left, result, refits)
+    if not (left.is_exact or left.how == "folds" or refits == 0):
+        result = _corrected(foreign, left, result, refits)
+    notes = similar_rows(foreign.task, partial(_losses_without, foreign))
+    return replace(result, notes={**result.notes, **notes})
+
+
+def _losses_without(foreign: Foreign, groups: Any) -> Floats | None:
+    """The losses of rows that are left out with their group, where that needs no refits."""
+    family = family_of(foreign.model)
+    if family is None:
+        return None
+    task = replace(foreign.task, groups=groups)
+    try:
+        left = family.leave_out(foreign.model, task)
+    except (NoFormulaError, AttributeError):
+        return None
+    return _evaluation(replace(foreign, task=task), left).losses
 
 
 def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:

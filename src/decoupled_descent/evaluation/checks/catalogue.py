@@ -9,9 +9,11 @@ often the verdicts are right, and why some checks are only notes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from decoupled_descent.evaluation.checks import measures, readings
 from decoupled_descent.evaluation.checks.check import Check
-from decoupled_descent.evaluation.checks.of_evaluations import OF_EVALUATIONS
+from decoupled_descent.evaluation.checks.of_evaluations import OF_EVALUATIONS, SIMILAR_ROWS
 from decoupled_descent.evaluation.checks.table_checks import LEAK_CHECK, TABLE_CHECKS
 
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
@@ -207,20 +209,7 @@ CHECKS = (
         advice="look for rows that occur twice, for weights that are much larger than others, and "
         "for classes with few rows; use a larger ridge",
     ),
-    Check(
-        name="unusually similar rows", needs_run=True, caution=1, concerns=MINIMUM,
-        measure=readings.similar,
-        question="Do similar rows anywhere in the table belong together (one patient, one thing)?",
-        meaning="{share} of the rows have unusually similar rows somewhere in the table, and "
-        "are predicted much worse without them. If these are rows of one patient or thing, the "
-        "estimate holds for the same patients only.",
-        definition="rise of the error if unusually similar rows are left out together instead of "
-        "as many of the next neighbours, in standard errors of the estimate; 0 if the rise is "
-        "below three of its standard errors",
-        advice="if they belong together, give the groups: fit(X, y, groups=…)",
-        command_advice="if they belong together (one patient, one thing), train with --group and "
-        "the column that says so",
-    ),
+    replace(SIMILAR_ROWS, measure=readings.similar, needs_run=True, concerns=MINIMUM),
     Check(
         name="winner's curse", measure=readings.curse, needs_run=True,
         note=0.5, caution=0.5, alarm=2,

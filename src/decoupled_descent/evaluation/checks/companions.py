@@ -9,23 +9,22 @@ are left out instead. Independent rows of a smooth law have about the same rise 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-
-from decoupled_descent.evaluation.checks.measures import losses_left_out
-from decoupled_descent.rows.blocks import Rows
-
-if TYPE_CHECKING:
-    from decoupled_descent.training.run import Run
 
 #: Companions are so near that fewer neighbours than this are expected within their distance: 22 %
 #: of independent rows have such a neighbour by chance.
 NEARER = 0.25
 #: The most rows that are left out together.
 MOST = 10
+#: With more rows than this, not all pairs are compared.
+MOST_COMPARED = 2000
+#: A rise counts as chance below this many of its standard errors. 1 of 49 draws of real tables
+#: without groups passes it.
+CHANCE = 3
 
 Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -38,13 +37,20 @@ class CompanionEffect(NamedTuple):
     stderr: float  # of the rise, from sums over what is left out together
     share: float  # of rows that have a companion
 
+    @property
+    def certain_rise(self) -> float:
+        """The rise, or 0 if it may be chance."""
+        return self.rise if self.rise > CHANCE * self.stderr else 0.0
 
-def companion_effect(run: Run, rows: Rows, X: Floats) -> CompanionEffect | None:
+
+def companion_effect(
+    losses_without: Callable[[Indices], Floats | None], X: Floats
+) -> CompanionEffect | None:
     """Leave companions out together, then as many other neighbours, and compare the losses.
 
     Args:
-        run: At a minimum; otherwise None is returned, as it is if no row has a companion.
-        rows: The rows of the run.
+        losses_without: The losses of all rows if those with the same number are left out together;
+            None if that is not known. Then None is returned, as it is if no row has a companion.
         X: The columns in which rows may be similar, of equal scale, shape (n, d).
     """
     squares = np.square(X).sum(1)
@@ -55,12 +61,12 @@ def companion_effect(run: Run, rows: Rows, X: Floats) -> CompanionEffect | None:
     if counts.max() == 1:
         return None
     n, parts = len(X), []
-    alone = losses_left_out(run, rows, torch.arange(n))
+    alone = losses_without(np.arange(n))
     for groups in (together, neighbour_groups(distances, together)):
-        losses = losses_left_out(run, rows, torch.from_numpy(groups))
+        losses = losses_without(groups)
         if alone is None or losses is None:
             return None
-        rise = (losses - alone).cpu().numpy()
+        rise = losses - alone
         sums = np.bincount(groups, rise - rise.mean())
         parts.append((float(rise.mean()), float(np.square(sums).sum()) / n**2))
     (near, variance), (far, other) = parts

@@ -109,6 +109,29 @@ def _copies(e: Evaluation) -> Reading | None:
     return Reading(share * alike, {"share": percent(share, decimals=0)})
 
 
+def _similar(e: Evaluation) -> Reading | None:
+    """The rise without unusually similar rows, in standard errors of the error."""
+    rise = e.notes.get("rise_without_similar")
+    if rise is None:
+        return None
+    share = percent(e.notes.get("similar", 0.0), decimals=0)
+    return Reading(rise / max(e.stderr, 1e-300), {"share": share})
+
+
+SIMILAR_ROWS = Check(
+    name="unusually similar rows", measure=_similar, caution=1,
+    question="Do similar rows anywhere in the table belong together (one patient, one thing)?",
+    meaning="{share} of the rows have unusually similar rows somewhere in the table, and "
+    "are predicted much worse without them. If these are rows of one patient or thing, the "
+    "estimate holds for the same patients only.",
+    definition="rise of the error if unusually similar rows are left out together instead of "
+    "as many of the next neighbours, in standard errors of the estimate; 0 if the rise is "
+    "below three of its standard errors",
+    advice="remove copies of rows; if they belong together, pass groups=",
+    command_advice="if they belong together (one patient, one thing), train with --group and "
+    "the column that says so",
+)  # fmt: skip
+
 OF_EVALUATIONS = (
     Check(
         name="known labels", measure=_start, note=0.001, alarm=0.001, below=True,
@@ -210,6 +233,7 @@ OF_EVALUATIONS = (
         definition="the share of rows with a copy, if copies err alike; real tables have up to 9 %",
         advice="remove the copies, or pass groups=",
     ),
+    SIMILAR_ROWS,
     Check(
         name="nearest rows", measure=_in_stderrs("rise"), caution=0.45, alarm=1,
         question="Do several rows belong to the same patient, day or device?",

@@ -19,11 +19,8 @@ from decoupled_descent.evaluation.checks.check import MOST_TOGETHER, Evidence, R
 #: The standard deviation of (train − test)/stderr is about √(1 + (WIDENING δ)²), where δ is the
 #: correction in standard deviations of a row's loss. This was measured: see docs/diagnostics.md.
 WIDENING = 2.0
-#: With more rows than this, not all pairs are compared.
-MOST_COMPARED = 2000
-#: A rise counts as chance below this many of its standard errors: for rows in their order, and for
-#: similar rows. 1 of 49 draws of real tables without groups passes the second.
-CHANCE, CHANCE_SIMILAR = 2, 3
+#: A rise for rows in their order counts as chance below this many of its standard errors.
+CHANCE = 2
 #: The most columns of times that are looked at.
 MOST_TIMES = 3
 #: How the effect of duplicates was computed: expected, or measured.
@@ -159,12 +156,18 @@ def in_blocks(e: Evidence) -> float | None:
 
 def similar(e: Evidence) -> Reading | None:
     """The rise of the error in standard errors, 0 if it may be chance; None with groups."""
-    if e.rows.groups is not None or not 10 <= e.rows.n <= MOST_COMPARED or e.run is None:
+    if e.rows.groups is not None or not 10 <= e.rows.n <= companions.MOST_COMPARED or not e.run:
         return None
+    run = e.run
     columns = e.rows if e.columns is None else e.columns
     X = columns.gather(torch.arange(e.rows.n, device=columns.like.device)).double().cpu().numpy()
-    effect = companions.companion_effect(e.run, e.rows, X)
-    if effect is None or effect.rise <= CHANCE_SIMILAR * effect.stderr:
+
+    def losses_without(groups: companions.Indices) -> companions.Floats | None:
+        losses = measures.losses_left_out(run, e.rows, torch.from_numpy(groups))
+        return None if losses is None else losses.cpu().numpy()
+
+    effect = companions.companion_effect(losses_without, X)
+    if effect is None or effect.certain_rise == 0:
         return Reading(0.0, {"share": percent(0, decimals=0)})
     return Reading(effect.rise / e.best_step.stderr, {"share": percent(effect.share, decimals=0)})
 

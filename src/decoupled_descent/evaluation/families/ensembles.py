@@ -18,6 +18,10 @@ Floats = NDArray[np.float64]
 
 #: A row must be out of this many bags.
 FEWEST = 3
+#: So many trees are compared with the labels of their bags …
+COMPARED = 3
+#: … if they predict means.
+MEANS = ("gini", "entropy", "log_loss", "squared_error", "friedman_mse", "poisson")
 
 
 class OutOfBag(Family):
@@ -72,6 +76,30 @@ def _excess(task: Task, mean: Floats, extra: Floats, count: Floats, parts: int) 
     return np.where(chance > 0, usual, saved)
 
 
+def _check_order(model: Any, bags: list[Any], task: Task) -> None:
+    """Refuse rows in another order than in the fit: trees would have seen the rows out of bag.
+
+    The root of a tree has the mean of the labels in its bag. It is not known with weights of
+    classes, nor where it is a median.
+    """
+    labels = task.labels if task.classes is None else task.one_hot()
+    for part, bag in zip(model.estimators_[:COMPARED], bags, strict=False):
+        weighted = [getattr(one, "class_weight", None) is not None for one in (model, part)]
+        if getattr(part, "criterion", "") not in MEANS or any(weighted):
+            return
+        root = part.tree_.value[0].reshape(-1)
+        chosen = labels[bag].reshape(len(bag), -1)
+        ways = [np.ones(len(bag)), task.row_weights[bag]]  # weights change draws, or count
+        means = [own @ chosen / max(own.sum(), LEAST) for own in ways]
+        if len(root) != chosen.shape[1]:
+            return
+        if not any(np.allclose(root, one, rtol=1e-6, atol=1e-9) for one in means):
+            raise ValueError(
+                "X and y are in another order than in the fit, or not its rows: the trees have "
+                "other labels; pass X and y as in the fit"
+            )
+
+
 class Forest(OutOfBag):
     """Random forests and extra trees with bootstrap samples."""
 
@@ -99,6 +127,7 @@ class Forest(OutOfBag):
                 f"X has {task.n} rows, and the model was fitted to others (about {max(sizes)} in "
                 "each tree); pass the rows of its fit"
             )
+        _check_order(model, bags, task)
         return bags
 
     def said(self, model: Any, part: int, task: Task) -> Floats:
@@ -119,6 +148,7 @@ class Bagging(OutOfBag):
         bags = list(model.estimators_samples_)
         if not model.bootstrap and len(np.unique(bags[0])) == task.n:
             raise NoFormulaError("every part has seen all rows")
+        _check_order(model, bags, task)
         return bags
 
     def said(self, model: Any, part: int, task: Task) -> Floats:

@@ -1,0 +1,77 @@
+"""Checks of the rows of a fitted model: similar rows that are not left out together, and leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from decoupled_descent.evaluation.checks.check import Finding
+from decoupled_descent.evaluation.checks.companions import (
+    MOST_COMPARED,
+    Floats,
+    Indices,
+    companion_effect,
+)
+from decoupled_descent.evaluation.checks.table import Table
+from decoupled_descent.evaluation.checks.table_checks import LEAK_CHECK
+from decoupled_descent.evaluation.task import Task
+
+#: Tables of more numbers are not looked at: 134 MB.
+MOST_NUMBERS = 2**24
+#: Texts with more different values are no categories.
+MOST_CATEGORIES = 50
+#: With fewer rows, no row is unusually near to another.
+FEWEST = 10
+
+
+def columns_of(X: Any) -> pd.DataFrame | None:
+    """The columns of a table as finite numbers, categories as 0 and 1; None of anything else."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 2 or shape[0] * shape[1] > MOST_NUMBERS:
+        return None
+    frame = pd.DataFrame(X.toarray() if hasattr(X, "toarray") else X).infer_objects()
+    numbers = frame.select_dtypes(["number", "bool"]).astype(np.float64)
+    texts = frame.select_dtypes(["object", "string", "category"])
+    few = [name for name in texts if texts[name].astype(str).nunique() <= MOST_CATEGORIES]
+    if few:
+        marks = pd.get_dummies(texts[few].astype(str), dtype=np.float64)
+        numbers = pd.concat([numbers, marks], axis=1)
+    found = numbers.fillna(numbers.mean()).fillna(0.0)
+    return found if np.isfinite(found.to_numpy()).all() and found.shape[1] else None
+
+
+def leak(task: Task) -> Finding | None:
+    """Whether one column alone predicts the labels almost perfectly."""
+    columns = columns_of(task.X)
+    if columns is None:
+        return None
+    targets = task.labels if task.classes is None else task.one_hot()[:, 1:]
+    names = [f"X[:, {name}]" if isinstance(name, int) else str(name) for name in columns]
+    found = LEAK_CHECK.evaluate(Table(names, columns.to_numpy(), targets.reshape(task.n, -1)))
+    return None if found is None else found[0]
+
+
+def similar_rows(
+    task: Task, losses_without: Callable[[Indices], Floats | None]
+) -> dict[str, float]:
+    """The rise of the error if unusually similar rows are left out together, and their share.
+
+    Args:
+        task: The rows.
+        losses_without: The losses if rows with the same number are left out together.
+    """
+    if task.groups is not None or not FEWEST <= task.n <= MOST_COMPARED:
+        return {}
+    columns = columns_of(task.X)
+    if columns is None:
+        return {}
+    X = columns.to_numpy()
+    spread = X.std(0)
+    X = (X - X.mean(0))[:, spread > 0] / spread[spread > 0]
+    effect = companion_effect(losses_without, X)
+    if effect is None:
+        return {}
+    return {"rise_without_similar": effect.certain_rise, "similar": effect.share}
