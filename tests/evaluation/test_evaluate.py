@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -20,11 +21,28 @@ A, label = classes(100)
 
 
 def test_folds_take_over_where_refits_disagree():
-    model, rows, target = selection(2)
+    rng = np.random.default_rng(0)
+    rows, target = rng.normal(size=(60, 100)), rng.normal(size=60)
+    model = make_pipeline(StandardScaler(), PCA(30), Ridge()).fit(rows, target)  # of far rows
     evaluation = dd.evaluate(model, rows, target)
     assert evaluation.how == "folds"
     assert "the formula misses" in evaluation.reason
     assert evaluation.refits > 10
+
+
+def test_folds_replace_formulas_where_earlier_steps_use_the_labels():
+    """Few rows change which columns are selected: four refits mostly miss them."""
+    z = []
+    for seed in range(6):
+        model, rows, target = selection(seed, 100)
+        evaluation = dd.evaluate(model, rows, target)
+        assert (evaluation.how, evaluation.refits) == ("folds", 10)
+        assert evaluation.reason == "steps before the last one use the labels"
+        new = np.random.default_rng(100 + seed)
+        losses = np.square(model.predict(new.normal(size=(2000, 200))) - new.normal(size=2000))
+        z.append((evaluation.error - losses.mean()) / evaluation.stderr)
+    assert abs(np.mean(z)) < 3 / 6**0.5
+    assert max(map(abs, z)) < 3
 
 
 def test_a_right_formula_needs_few_refits():

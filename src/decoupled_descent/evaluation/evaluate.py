@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 #: Losses are scaled to a corrected error if that changes them by at most this factor.
 SCALED = 5.0
+#: Models without a formula are fitted again without similar rows, in this many folds: both errors
+#: that are compared have as few rows in training. It is done where most rows have similar ones, so
+#: that there are at most this many groups per row.
+FEW_FOLDS, MANY = 3, 0.8
 
 
 def evaluate(
@@ -87,24 +91,31 @@ def evaluate(
 def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
     """Leave rows out of a model, and correct the error by refits."""
     left = _left_out(foreign)
+    if left.partial and refits == "auto":
+        left = by_folds(foreign, left.partial)
     result = _evaluation(foreign, left)
     if not (left.is_exact or left.how == "folds" or refits == 0):
         result = _corrected(foreign, left, result, refits)
-    notes = similar_rows(foreign.task, partial(_losses_without, foreign))
+    notes = similar_rows(foreign.task, partial(_losses_without, foreign, result))
     return replace(result, notes={**result.notes, **notes})
 
 
-def _losses_without(foreign: Foreign, groups: Any) -> Floats | None:
-    """The losses of rows that are left out with their group, where that needs no refits."""
+def _losses_without(foreign: Foreign, alone: Evaluation, groups: Any) -> Floats | None:
+    """The losses of rows that are left out with their group; None if that costs too much."""
+    count = len(np.unique(groups))
+    if count == foreign.task.n:
+        return alone.losses
+    grouped = replace(foreign, task=replace(foreign.task, groups=groups))
     family = family_of(foreign.model)
-    if family is None:
-        return None
-    task = replace(foreign.task, groups=groups)
     try:
-        left = family.leave_out(foreign.model, task)
+        if family is None:
+            raise NoFormulaError("")
+        left = family.leave_out(foreign.model, grouped.task)
     except (NoFormulaError, AttributeError):
-        return None
-    return _evaluation(replace(foreign, task=task), left).losses
+        if count > MANY * foreign.task.n:
+            return None
+        left = by_folds(grouped, count=FEW_FOLDS)
+    return _evaluation(grouped, left).losses
 
 
 def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:

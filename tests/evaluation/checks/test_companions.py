@@ -6,6 +6,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.evaluation.checks import companions
+from decoupled_descent.evaluation.checks.measures import losses_left_out
 from tests.evaluation.checks.problems import find, names, status
 from tests.oracles.newton import refits, squared
 
@@ -65,7 +66,11 @@ def test_the_rise_is_that_of_refits():
     rows = dd.Rows(torch.from_numpy(X), torch.from_numpy(y))
     model = dd.Objective(dd.heads.Linear(intercept=True), "squared")
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
-    found = companions.companion_effect(run, rows, X)
+
+    def losses_without(groups):
+        return losses_left_out(run, rows, torch.from_numpy(groups)).numpy()
+
+    found = companions.companion_effect(losses_without, X)
     together = companions.companions(squared_distances(X))
     partitions = [
         np.arange(60),

@@ -86,7 +86,43 @@ def test_without_bags_there_are_folds():
     assert dd.evaluate(RandomForestRegressor(3, random_state=0).fit(X, y), X, y).how == "folds"
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(60, random_state=0),
+        ExtraTreesClassifier(60, random_state=0, bootstrap=True),
+        BaggingClassifier(n_estimators=60, random_state=0),
+        RandomForestRegressor(60, random_state=0),
+        BaggingRegressor(n_estimators=60, random_state=0),
+    ],
+    ids=repr,
+)
+def test_rows_in_another_order_are_refused(model):
+    """The bags are numbers of rows: in another order trees have seen the rows out of bag."""
+    rows, target = (X, y) if "Regressor" in repr(model) else (A, label)
+    order = np.random.default_rng(0).permutation(80)
+    for weights in (None, np.random.default_rng(0).uniform(0.5, 2, 80)):
+        model.fit(rows, target, sample_weight=weights)
+        assert dd.evaluate(model, rows, target, weights).how == "out of bag"
+        other = None if weights is None else weights[order]
+        with pytest.raises(ValueError, match="in another order than in the fit"):
+            dd.evaluate(model, rows[order], target[order], other)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(60, random_state=0, class_weight="balanced"),
+        RandomForestRegressor(60, random_state=0, criterion="absolute_error"),
+    ],
+    ids=repr,
+)
+def test_roots_that_are_no_means_are_not_compared(model):
+    rows, target = (X, y) if "Regressor" in repr(model) else (A, label)
+    assert dd.evaluate(model.fit(rows, target), rows, target).how == "out of bag"
+
+
 def test_other_rows_are_refused():
-    model = RandomForestRegressor(20, random_state=0).fit(X, y)
+    model = RandomForestRegressor(60, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="pass the rows of its fit"):
         dd.evaluate(model, X[:60], y[:60])

@@ -13,11 +13,11 @@ from decoupled_descent.evaluation.foreign import Foreign
 FOLDS = 10
 
 
-def by_folds(foreign: Foreign, reason: str = "", seed: int = 0) -> LeftOut:
+def by_folds(foreign: Foreign, reason: str = "", seed: int = 0, count: int = FOLDS) -> LeftOut:
     """Predict the rows of each fold by a model of the others, in parallel by joblib."""
     from joblib import Parallel, delayed
 
-    parts = _folds(foreign, seed)
+    parts = _folds(foreign, seed, count)
     said = Parallel()(delayed(_fold)(foreign, out) for out in parts)
     predictions = np.empty((foreign.task.n, *said[0].shape[1:]), said[0].dtype)
     for out, own in zip(parts, said, strict=True):
@@ -29,12 +29,12 @@ def _fold(foreign: Foreign, out: Any) -> Any:
     return foreign.predict(foreign.without(out), out)
 
 
-def _folds(foreign: Foreign, seed: int) -> list[Any]:
+def _folds(foreign: Foreign, seed: int, most: int) -> list[Any]:
     """Rows of each fold: each class in all folds, whole groups in one."""
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
     task = foreign.task
-    count = min(FOLDS, len(task.units))
+    count = min(most, len(task.units))
     options = {"n_splits": count, "shuffle": True, "random_state": seed}
     rows = np.zeros(task.n)
     if task.classes is None:

@@ -34,6 +34,8 @@ class LeftOut:
             change of the losses says it.
         refits: How many models were fitted.
         reason: Why no formula was used, for the report.
+        partial: Why a formula knows too little of the model for a few refits to say what it
+            misses; empty if it does not.
         is_exact: Whether the predictions are those of literal refits, or need none for another
             reason, so that refits have nothing to correct.
     """
@@ -47,6 +49,7 @@ class LeftOut:
     doubt: Floats | None = None
     refits: int = 0
     reason: str = ""
+    partial: str = ""
     is_exact: bool = False
 
 

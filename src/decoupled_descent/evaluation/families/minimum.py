@@ -178,7 +178,7 @@ class Minimum:
             if self._is_shared:
                 return np.asarray(self.diagonal[:, 0] * right)
             return np.asarray((self.diagonal @ right[:, :, None])[:, :, 0])
-        result = np.empty_like(right)
+        result = np.zeros_like(right)
         for own in rows:
             side = right[own] if self._is_shared else right[own].reshape(-1, 1)
             result[own] = (self.block(own) @ side).reshape(len(own), -1)
@@ -202,8 +202,9 @@ class Minimum:
         totals, result = weights @ one_hot, np.zeros_like(self.gradients)
         for label, own in enumerate(one_hot.T):
             mine = self.gradients * own[:, None]
-            pulls = self.times(mine) - self._own(task.units, mine)
             leaving = np.array([(weights * own)[rows].sum() for rows in task.units])
+            there = [rows for rows, own_ in zip(task.units, leaving, strict=True) if own_ > 0]
+            pulls = self.times(mine) - self._own(there, mine)
             left = totals[label] - leaving
             raised = np.divide(leaving, left, out=np.zeros_like(left), where=left > 1e-12)
             for rows, raise_ in zip(task.units, raised, strict=True):
