@@ -1,12 +1,12 @@
 """Ways to break the promise "no wrong number with *trust*", tried on purpose.
 
-    python studies/battery.py [--part networks|tables|evaluate] [--out FOLDER]
+    python studies/battery.py [--part networks|tables|evaluate] [--only NAME] [--out studies]
 
 Each way is a mistake that users make, or data on which an earlier version told a wrong number with
 *trust*; it goes through the public front. An answer is honest if it is an error of one line, if its
 verdict is not *trust*, or if its number is within three standard errors of the truth. Prints a
-table and, with ``--out``, writes it to ``battery.md`` and ``battery.json`` there. About ten minutes
-of one core.
+table for ``docs/studies/battery.md`` and, with ``--out``, writes ``battery.json`` there. About five
+minutes of one core.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ def main():
     print(as_table(records))
     if asked.out is not None:
         (asked.out / "battery.json").write_text(json.dumps(records, indent=1, ensure_ascii=False))
-        (asked.out / "battery.md").write_text(as_table(records) + "\n")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def other_rows_svc():
     return _other_rows(SVC())
 
 
-@way(PART, "other rows: a forest")
+@way(PART, "other rows: a forest", "log loss 0.623 for 0.594, *trust*")
 def other_rows_forest():
     return _other_rows(RandomForestClassifier(random_state=0))
 
@@ -103,12 +103,16 @@ def _reordered(model):
     )
 
 
-@way(PART, "rows in another order than in the fit: a forest, random labels")
+@way(
+    PART,
+    "rows in another order than in the fit: a forest, random labels",
+    "log loss 0.214 for 0.733, *trust*",
+)
 def reordered_forest():
     return _reordered(RandomForestClassifier(random_state=0))
 
 
-@way(PART, "the same: bagging of trees")
+@way(PART, "the same: bagging of trees", "log loss 0.211 for 0.751, *trust*")
 def reordered_bagging():
     return _reordered(BaggingClassifier(DecisionTreeClassifier(), 100, random_state=0))
 
@@ -173,17 +177,17 @@ def _copies(model):
     return refused(lambda: dd.evaluate(model, X, y), lambda e: on_new(model, e, new, labels))
 
 
-@way(PART, "every row twice, random labels: nearest neighbour")
+@way(PART, "every row twice, random labels: nearest neighbour", "log loss 0.502 for 5.49, *trust*")
 def copies_neighbours():
     return _copies(KNeighborsClassifier(5))
 
 
-@way(PART, "every row twice, random labels: a forest")
+@way(PART, "every row twice, random labels: a forest", "log loss 0.197 for 0.779, *trust*")
 def copies_forest():
     return _copies(RandomForestClassifier(random_state=0))
 
 
-@way(PART, "every row twice, random labels: support vectors")
+@way(PART, "every row twice, random labels: support vectors", "error rate 0.063 for 0.489, *trust*")
 def copies_svc():
     return _copies(SVC(C=10))
 
@@ -195,12 +199,12 @@ def _persons(model, **options):
     return on_new(model, evaluation, new, labels)
 
 
-@way(PART, "groups that are not given: support vectors")
+@way(PART, "groups that are not given: support vectors", "error rate 0.125 for 0.493, *trust*")
 def groups_svc():
     return _persons(SVC())
 
 
-@way(PART, "groups that are not given: a forest")
+@way(PART, "groups that are not given: a forest", "log loss 0.266 for 0.883, *trust*")
 def groups_forest():
     return _persons(RandomForestClassifier(random_state=0))
 
@@ -210,7 +214,7 @@ def groups_given():
     return _persons(RandomForestClassifier(random_state=0), groups=np.repeat(np.arange(40), 6))
 
 
-@way(PART, "a column that knows the answer")
+@way(PART, "a column that knows the answer", "log loss 0.075, *trust*")
 def leak():
     X, y = rows(0)
     X[:, 5] = y + 0.01 * np.arange(150) / 150
@@ -238,6 +242,27 @@ def selection_inside():
     model = make_pipeline(SelectKBest(f_classif, k=10), LogisticRegression(C=0.1)).fit(X, y)
     new = np.random.default_rng(1).normal(size=(4000, 1000))
     return on_new(model, dd.evaluate(model, X, y), new, np.arange(4000) % 2)
+
+
+@way(PART, "a third of 500 weak columns, chosen in the pipeline, 400 rows",
+     "log loss too low by 8 standard errors, *trust* (0.27 for 0.69, tweets)")  # fmt: skip
+def selection_of_many():
+    z, verdicts = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, new = ((rng.random((n, 500)) < 0.04).astype(float) for n in (400, 3000))
+        slopes = rng.normal(size=500)
+        y, labels = (
+            (rows @ slopes + rng.logistic(size=len(rows)) > 0).astype(int) for rows in (X, new)
+        )
+        steps = StandardScaler(), SelectKBest(f_classif, k=166), LogisticRegression(max_iter=1000)
+        model = make_pipeline(*steps).fit(X, y)
+        evaluation = dd.evaluate(model, X, y)
+        losses = -np.log(np.maximum(model.predict_proba(new)[np.arange(3000), labels], 1e-15))
+        noise = losses.std() / 3000**0.5
+        z.append((evaluation.error - losses.mean()) / np.hypot(evaluation.stderr, noise))
+        verdicts.append(evaluation.verdict)
+    return several(z, verdicts)
 
 
 @way(PART, "too few iterations: logistic regression, 3")

@@ -15,6 +15,30 @@ def test_regression_is_near_to_literal_refits(kernel):
     check_near(SVR(kernel=kernel), X, y, 0.3)
 
 
+def test_rows_train_the_models_for_each_other():
+    """The variance because of that, beside what leaving out two rows by refits gives."""
+    by_formula, by_refits = [], []
+    for seed in range(4):
+        rows, target = numbers(30, seed=seed)
+        model = SVR(tol=1e-8).fit(rows, target)
+        by_formula.append(dd.evaluate(model, rows, target, refits=0).pairs)
+
+        def loss(*out, rows=rows, target=target):
+            kept = np.setdiff1d(np.arange(30), out)
+            one = SVR(tol=1e-8).fit(rows[kept], target[kept])
+            return (one.predict(rows[[out[0]]])[0] - target[out[0]]) ** 2
+
+        alone = [loss(i) for i in range(30)]
+        effects = np.array([
+            [loss(i, j) - alone[i] if i != j else 0.0 for j in range(30)] for i in range(30)
+        ])  # fmt: skip
+        effects -= effects.mean(0) + effects.mean(1, keepdims=True) - effects.mean()
+        np.fill_diagonal(effects, 0)
+        by_refits.append((effects * effects.T).sum() / (30 * 29))
+    assert np.mean(by_refits) > 0
+    assert 0.5 < np.mean(by_formula) / np.mean(by_refits) < 2
+
+
 @pytest.mark.parametrize(
     "model",
     [SVC(), SVC(kernel="linear", C=0.1), SVC(kernel="poly", class_weight="balanced")],

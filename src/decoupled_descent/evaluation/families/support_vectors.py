@@ -91,7 +91,10 @@ class SupportVectors(Family):
             cost = model.C * task.row_weights
             ends = -model.epsilon, model.epsilon
             minimum = _minimum(gram, -dual, smoothed(outputs - task.labels, cost, *ends))
-            return LeftOut(outputs + minimum.moves(task)[:, 0], "formula", outputs)
+            left = outputs + minimum.moves(task)[:, 0]
+            slopes = 2 * (left - task.labels) * task.row_weights / task.row_weights.mean()
+            pairs = minimum.pairs(task, slopes[:, None])
+            return LeftOut(left, "formula", outputs, pairs=pairs)
         if hasattr(model, "predict_proba"):
             raise NoFormulaError("its probabilities come from an inner validation")
         return self._classes(model, task, gram)
