@@ -90,9 +90,7 @@ def evaluate(
 
 def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
     """Leave rows out of a model, and correct the error by refits."""
-    left = _left_out(foreign)
-    if left.partial and refits == "auto":
-        left = by_folds(foreign, left.partial)
+    left = _left_out(foreign, refits)
     result = _evaluation(foreign, left)
     if not (left.is_exact or left.how == "folds" or refits == 0):
         result = _corrected(foreign, left, result, refits)
@@ -133,13 +131,15 @@ def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
         return _evaluation(foreign, by_folds(foreign, str(reason)))
 
 
-def _left_out(foreign: Foreign) -> LeftOut:
+def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
     """Predictions by the family of the model, or by folds."""
     family = family_of(foreign.model)
     if family is None:
         return by_folds(foreign, f"{type(foreign.model).__name__} has no formula")
     try:
-        return family.leave_out(foreign.model, foreign.task)
+        left = family.leave_out(foreign.model, foreign.task)
+        missed = "" if refits != "auto" else family.misses(foreign.model, foreign.task)
+        return by_folds(foreign, missed) if missed else left
     except NoFormulaError as reason:
         return by_folds(foreign, str(reason))
     except AttributeError as missing:  # of another library, with a class of the same name

@@ -34,8 +34,6 @@ class LeftOut:
             change of the losses says it.
         refits: How many models were fitted.
         reason: Why no formula was used, for the report.
-        partial: Why a formula knows too little of the model for a few refits to say what it
-            misses; empty if it does not.
         is_exact: Whether the predictions are those of literal refits, or need none for another
             reason, so that refits have nothing to correct.
     """
@@ -49,7 +47,6 @@ class LeftOut:
     doubt: Floats | None = None
     refits: int = 0
     reason: str = ""
-    partial: str = ""
     is_exact: bool = False
 
 
@@ -63,3 +60,7 @@ class Family(ABC):
         Raises ``NoFormulaError`` if that is not possible for this model, and ``ValueError`` if the
         model was not fitted to these rows.
         """
+
+    def misses(self, model: Any, task: Task) -> str:
+        """Why a formula misses too much of the model for a few refits; empty if it does not."""
+        return ""

@@ -30,10 +30,13 @@ class Pipeline(Family):
             raise NoFormulaError(f"{type(last).__name__} has no formula")
         X = model[:-1].transform(task.X) if len(model.steps) > 1 else task.X
         left = family.leave_out(last, task.with_rows(X))
-        if len(model.steps) == 1:
-            return left
-        known = "steps before the last one use the labels" * _use_labels(model[:-1], task)
-        return replace(left, is_exact=False, partial=known)
+        return left if len(model.steps) == 1 else replace(left, is_exact=False)
+
+    def misses(self, model: Any, task: Task) -> str:
+        """Whether earlier steps use the labels."""
+        if len(model.steps) == 1 or not _use_labels(model[:-1], task):
+            return ""
+        return "steps before the last one use the labels"
 
 
 def _use_labels(steps: Any, task: Task) -> bool:
