@@ -109,7 +109,7 @@ def _losses_without(foreign: Foreign, alone: Evaluation, groups: Any) -> Floats 
         if family is None:
             raise NoFormulaError("")
         left = family.leave_out(foreign.model, grouped.task)
-    except (NoFormulaError, AttributeError):
+    except (NoFormulaError, AttributeError, ValueError):  # the last for steps with labels
         if count > MANY * foreign.task.n:
             return None
         left = by_folds(grouped, count=FEW_FOLDS)
@@ -137,9 +137,10 @@ def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
     if family is None:
         return by_folds(foreign, f"{type(foreign.model).__name__} has no formula")
     try:
-        left = family.leave_out(foreign.model, foreign.task)
         missed = "" if refits != "auto" else family.misses(foreign.model, foreign.task)
-        return by_folds(foreign, missed) if missed else left
+        if missed:
+            return by_folds(foreign, missed)
+        return family.leave_out(foreign.model, foreign.task)
     except NoFormulaError as reason:
         return by_folds(foreign, str(reason))
     except AttributeError as missing:  # of another library, with a class of the same name
