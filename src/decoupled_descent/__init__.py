@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.descent import GradientDescent as GradientDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
     from decoupled_descent.descent import noise as noise
+    from decoupled_descent.descent import prox as prox
     from decoupled_descent.descent import rules as rules
     from decoupled_descent.evaluation.checks.diagnosis import diagnose as diagnose
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
@@ -105,6 +106,7 @@ _MODULES = {
     # algorithms and their options, the loop, choices among runs
     "descent": "descent",
     "noise": "descent.noise",
+    "prox": "descent.prox",
     "rules": "descent.rules",
     "sweeps": "training.sweeps",
     "training": "training",

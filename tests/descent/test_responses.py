@@ -6,7 +6,6 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.descent import responses
-from decoupled_descent.objective import KinkWarning
 from tests.oracles.responses import corrected_preactivations
 from tests.problems import normal
 
@@ -41,6 +40,16 @@ def derivatives(y, a=1.25):
 
 SHARES = np.linspace(0.5, 1.5, N)
 SPECTRUM = np.linspace(0.2, 1.8, D)
+
+
+def soft(threshold):
+    return {
+        "prox": lambda v: np.sign(v) * np.maximum(np.abs(v) - threshold, 0),
+        "slope": lambda v: (np.abs(v) > threshold).astype(float),
+        "spectrum": np.ones(D),
+    }
+
+
 MODELS = {
     "plain": ({"lr": 0.3}, {}),
     "damped": ({"lr": 0.3, "damping": 0.9}, {"damping": 0.9}),
@@ -51,6 +60,23 @@ MODELS = {
     "white": ({"lr": 0.3, "noise": dd.noise.White(1.2 / D)}, {"spectrum": (1.2,)}),
     "row norms": ({"lr": 0.3, "noise": dd.noise.RowNorms(torch.tensor(SHARES))},
                   {"shares": SHARES}),
+    "ista": ({"lr": 0.3, "prox": dd.prox.SoftThreshold(0.4)}, soft(0.12)),
+    "fista": ({"lr": 0.3, "prox": dd.prox.SoftThreshold(0.4), "accelerated": True},
+              soft(0.12) | {"accelerated": True}),
+    "accelerated": ({"lr": 0.3, "accelerated": True}, {"accelerated": True}),
+    "box": ({"lr": 0.3, "damping": 0.9, "prox": dd.prox.Box(-0.5, 1.0)},
+            {"damping": 0.9, "prox": lambda v: np.clip(v, -0.5, 1.0),
+             "slope": lambda v: np.where((v > -0.5) & (v < 1.0), 1.0, 0.0),
+             "spectrum": np.ones(D)}),
+    "ridge": ({"lr": 0.3, "prox": dd.prox.Ridge(0.5)},
+              {"prox": lambda v: v / 1.15, "slope": lambda v: np.ones_like(v) / 1.15,
+               "spectrum": np.ones(D)}),
+    "own map": ({"lr": 0.3, "prox": dd.prox.Entrywise(lambda v, rate: v - rate * v.tanh())},
+                {"prox": lambda v: v - 0.3 * np.tanh(v),
+                 "slope": lambda v: 1 - 0.3 / np.cosh(v) ** 2, "spectrum": np.ones(D)}),
+    "ista, covariance": (
+        {"lr": 0.3, "noise": dd.noise.Covariance(torch.tensor(SPECTRUM)),
+         "prox": dd.prox.SoftThreshold(0.4)}, soft(0.12) | {"spectrum": SPECTRUM}),
 }  # fmt: skip
 
 
@@ -197,19 +223,6 @@ def test_it_is_diagnosed_like_decoupled_descent():
     assert dd.diagnose(X, y, run).verdict in ("trust", "caution")
     plain = dd.fit(X, y, objective, dd.GradientDescent(0.2), 20, seed=1)
     assert dd.diagnose(X, y, plain).verdict == "do not trust"
-
-
-def test_kinks_are_refused():
-    X, y, _ = small()
-    objective = dd.Objective(
-        dd.heads.TwoLayer(2, activation=torch.relu, seed=0).double(), "logistic"
-    )
-    algorithm = dd.GradientDescent(0.1, estimate=True)
-    with (
-        pytest.warns(KinkWarning),
-        pytest.raises(ValueError, match="needs a head and a loss without kinks"),
-    ):
-        dd.fit(X, y, objective, algorithm, 3)
 
 
 def test_noise_is_for_the_estimate():

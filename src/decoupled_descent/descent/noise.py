@@ -86,6 +86,10 @@ class Noise:
         """Return the eigenvalues of C, all of them or means of groups of equal size, (S,)."""
         return rows.like.new_ones(1)
 
+    def variances(self, rows: Rows) -> Tensor:
+        """Return d times the variance of each column, (d,), if columns are independent."""
+        return self.spectrum(rows).expand(rows.d)
+
     def limit(self) -> Tensor | None:
         """Return C for state evolution, None for the identity, or raise ``ValueError``."""
         return None
@@ -190,6 +194,17 @@ class Covariance(Noise):
         values = C.sort().values if C.ndim == 1 else torch.linalg.eigvalsh(C.double()).clamp_min(0)
         groups = torch.tensor_split(values, min(GROUPS, len(values)))
         return torch.stack([group.mean() for group in groups]).to(rows.like)
+
+    def variances(self, rows: Rows) -> Tensor:
+        """Return the diagonal of C; raise ``ValueError`` unless it is all of C."""
+        C = self.limit()
+        diagonal = _diagonal(C)
+        if C.ndim == 2 and not torch.equal(C, torch.diag(diagonal)):
+            raise ValueError(
+                "noise=Covariance(…) has correlated columns, but a prox acts on every column "
+                "alone; pass a diagonal, or leave prox out"
+            )
+        return diagonal
 
     def limit(self) -> Tensor:
         """Return C."""

@@ -128,9 +128,22 @@ class BoundObjective:
         directions = {name: torch.stack([rows.head[name] for rows in results]) for name in heads}
         return torch.stack([rows.loss for rows in results]), directions
 
-    def row_jacobians(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
-        """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L)."""
+    def row_jacobians(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters | None = None,
+        *,
+        spacing: Tensor | None = None,
+    ) -> Tensor:
+        """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L).
+
+        With ``spacing``, shape (L,), they are differences with these steps, across kinks.
+        """
         parameters = self.parameters(h) if parameters is None else parameters
+        if spacing is not None:
+            g = self.g or self.objective.slopes
+            return smoothed.row_jacobians(lambda at: g(at, y, parameters), h, spacing).detach()
         with torch.enable_grad():
             h = h.detach().requires_grad_()
             if self.g is not None:
