@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from decoupled_descent.descent import responses
@@ -159,7 +160,7 @@ class GradientDescent(Batched):
         info = Info(at.losses, h.T, None, global_error=at.global_error)
         if own is not None:
             info = info if rows.index is not None else self._estimate(state, info, rows, bound)
-            own = self._respond(state, at, rows, bound)
+            own = self._respond(state, at, theta, rows, bound)
         return GradientState(theta, a, slots, head_slots, t + 1, own), info
 
     def evaluate(self, state: GradientState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
@@ -182,17 +183,22 @@ class GradientDescent(Batched):
         return Info(at.loss, h, None, pairs=pairs, fitted=float(info.losses.mean()))
 
     def _respond(
-        self, state: GradientState, at: PassResult, rows: Rows, bound: BoundObjective
+        self,
+        state: GradientState,
+        at: PassResult,
+        theta: Tensor,
+        rows: Rows,
+        bound: BoundObjective,
     ) -> Responses:
         """Follow the responses of rows through one update, which may be that of a mini-batch."""
         assert state.responses is not None
-        own = responses.prepared(state.responses, rows.population)
+        own = responses.prepared(state.responses, rows.population, bound.kinked)
         h, direction, n = at.preactivations, at.direction, rows.population
         jacobians = h.new_zeros(len(own.rows), len(h), len(h))
         index = slice(None) if rows.index is None else rows.index
         drawn, which = responses.common(own.rows, rows.index)
         if len(which):
-            spacing = smoothed.spacing(h.std(1), n) if bound.kinked else None
+            spacing = self._spacing(state.theta, theta, rows) if bound.kinked else None
             at_rows = (h.T[which], rows.y[which], state.head)
             jacobians[drawn] = bound.row_jacobians(*at_rows, spacing=spacing)
         direction = h.new_zeros(len(h), n)
@@ -206,6 +212,18 @@ class GradientDescent(Batched):
                 state.theta[:, own.columns], at.gradient[:, own.columns], scale
             )
         return responses.move(own, pulled, rule, state.step, scale)
+
+    def _spacing(self, theta: Tensor, following: Tensor, rows: Rows) -> Tensor:
+        """Steps of differences across kinks, shape (L,).
+
+        Products over several steps contain the chance that a row is at the kink at all of them. So
+        differences must not be wider than what h moves by in an update. With several units, jumps
+        have both signs, and products of narrow differences grow; those of one step are taken then.
+        """
+        if len(theta) > 1:
+            return smoothed.spacing(self._noise.spread(theta, rows), rows.population)
+        change = self._noise.spread(following - theta, rows)
+        return change.clamp_min(torch.finfo(change.dtype).eps ** 0.5)
 
     def assumptions(self) -> frozenset[str]:
         """For the estimate, those of decoupled descent."""

@@ -41,6 +41,8 @@ from decoupled_descent.rows.blocks import Rows
 #: The number of rows whose responses are followed. With 50 of 1000 rows the estimate is off by two
 #: standard errors after 80 steps, with 200 by less than half of one.
 FOLLOWED = 300
+#: The same where g has kinks: few rows are near one.
+FOLLOWED_AT_KINKS = 1000
 #: The number of columns whose responses are followed, where columns differ.
 COLUMNS = 1000
 #: When the responses take more than this number of bytes, half of the rows, or of the columns, are
@@ -79,11 +81,12 @@ def drawn(what: str, total: int, count: int) -> Tensor:
     return order[:count].sort().values
 
 
-def prepared(at: Responses, n: int) -> Responses:
+def prepared(at: Responses, n: int, kinked: bool) -> Responses:
     """Draw the rows that are followed from all n in the first step; later, save memory."""
     if len(at.rows):
         return _within_memory(at)
-    followed = drawn("responses", n, FOLLOWED).to(at.rows)
+    count = FOLLOWED_AT_KINKS if kinked else FOLLOWED
+    followed = drawn("responses", n, count).to(at.rows)
     return at._replace(rows=followed, own=at.own.new_zeros(0, 0, len(followed), at.own.shape[3]))
 
 
