@@ -138,6 +138,11 @@ class GradientDescent(Batched):
         self._noise.check(rows)
         if self.rule is not None:
             require_linear(self.rule, theta)
+        if bound.misses_jumps(rows.y):
+            raise ValueError(
+                "estimate=True needs the curvature of the loss, which curvature='autodiff' misses "
+                "at kinks; leave curvature out of the Objective, or pass 'smoothed'"
+            )
         if self.prox is None:
             spectrum, columns = self._noise.spectrum(rows), None
         else:

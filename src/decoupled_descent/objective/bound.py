@@ -44,6 +44,12 @@ class BoundObjective:
         """Whether J̄ is taken by differences across kinks."""
         return self.curvature == "smoothed"
 
+    def misses_jumps(self, y: Tensor) -> bool:
+        """Whether g jumps, but exact second derivatives were asked for, which do not see that."""
+        if self.kinked or self.objective.curvature == "auto":
+            return False
+        return self.objective.has_kinks(y, self.width, self.g)
+
     @property
     def theta(self) -> Tensor | None:
         """θ of the model, where training starts; None for a head alone."""
