@@ -269,13 +269,14 @@ KINKS = {
 def test_losses_and_heads_with_kinks(name):
     """Test errors by the formula for new rows: 4000 of them, and eight draws."""
     make, objective, options = KINKS[name]
-    z, n = [], 500
+    z, optimism, n = [], [], 500
     for seed in range(8):
         X, y = make(n + 4000, n, seed)
         algorithm = dd.GradientDescent(**options, estimate=True)
         run = dd.fit(X[:n], y[:n], objective, algorithm, 25, test=(X[n:], y[n:]), seed=seed)
         z.append((run.estimated_test_error - run.test_error)[-1] / run.train_error_stderr[-1])
-        assert float(run.test_error[-1] - run.train_error[-1]) > 2 * run.train_error_stderr[-1]
+        optimism.append(float(run.test_error[-1] - run.train_error[-1]))
+    assert np.mean(optimism) > 5 * np.std(optimism, ddof=1) / 8**0.5
     assert abs(float(torch.stack(z).mean())) < 3 * 8**-0.5
     assert float(torch.stack(z).square().mean().sqrt()) < 1.8
 
@@ -321,22 +322,6 @@ def test_fewer_columns_are_followed_when_memory_is_short(monkeypatch):
     assert 0 < float(gap.max()) < 0.2 * float(every.train_error_stderr[-1])
 
 
-REFUSED = {
-    "a function": (lambda v: v, "must be a map of decoupled_descent.prox"),
-    "not separable": (dd.prox.Entrywise(lambda v, _: v / (1 + v.norm())), "not separable"),
-    "jumps": (dd.prox.Entrywise(lambda v, _: v * (v.abs() > 1)), "jumps"),
-    "one number": (dd.prox.Entrywise(lambda v, _: v.sum()), "must return one value per entry"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_maps_are_refused(name):
-    prox, message = REFUSED[name]
-    X, y, objective = small()
-    with pytest.raises(ValueError, match=message):
-        dd.fit(X, y, objective, dd.GradientDescent(0.1, estimate=True, prox=prox), 3)
-
-
 def test_options_that_do_not_go_together():
     X, y, objective = small()
     rule, prox = dd.rules.SGD(0.1, momentum=0.5), dd.prox.Ridge(1.0)
@@ -350,7 +335,3 @@ def test_options_that_do_not_go_together():
         dd.fit(X, y, exact, dd.GradientDescent(0.1, estimate=True), 3)
     with pytest.raises(ValueError, match="state evolution follows linear rules only"):
         dd.StateEvolution(dd.mixtures.xor(20, 4.0), objective, dd.GradientDescent(0.1, prox=prox))
-    for wrong, name in ((lambda: dd.prox.SoftThreshold(-1), "penalty=-1"),
-                        (lambda: dd.prox.Box(1.0, 0.0), "low=1.0")):  # fmt: skip
-        with pytest.raises(ValueError, match=name):
-            wrong()

@@ -21,6 +21,10 @@ from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.objective import BoundObjective, Parameters, smoothed
 from decoupled_descent.rows.blocks import Rows
 
+#: Differences across kinks are at least this share of those of decoupled descent: rows do not move
+#: when descent is at rest.
+NARROWEST = 0.2
+
 
 class GradientState(NamedTuple):
     """What gradient descent carries from step to step."""
@@ -225,10 +229,11 @@ class GradientDescent(Batched):
         differences must not be wider than what h moves by in an update. With several units, jumps
         have both signs, and products of narrow differences grow; those of one step are taken then.
         """
+        widest = smoothed.spacing(self._noise.spread(theta, rows), rows.population)
         if len(theta) > 1:
-            return smoothed.spacing(self._noise.spread(theta, rows), rows.population)
+            return widest
         change = self._noise.spread(following - theta, rows)
-        return change.clamp_min(torch.finfo(change.dtype).eps ** 0.5)
+        return torch.maximum(change, NARROWEST * widest)
 
     def assumptions(self) -> frozenset[str]:
         """For the estimate, those of decoupled descent."""
