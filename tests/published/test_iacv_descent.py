@@ -1,0 +1,56 @@
+"""Logistic regression by gradient descent with every row left out, at every iterate: IACV.
+
+Source: Luo, Ren and Barber, "Iterative approximate cross-validation" (arXiv 2303.02732), code
+github.com/yuetianluo/IACV, ``gd_experiment_parallel.m`` and ``comparison_gd.m``.
+
+Setting: N(0, 1) entries of X, p = 20, five coefficients N(0, 1) at random places, n = 250 or 1000,
+ridge 10⁻⁶ n beside the sum of the losses, steps 0.5/n from zero, 7000 of them. They compare the
+mean loss of iterates without each row with its approximation and with the training loss ("base").
+Only figures are given. Responses take T³ operations, so the first 80 iterates are compared here;
+``test_iacv.py`` has the minimum. The number: the part of the baseline's error that is left.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from tests.published.descents import followed
+
+P, STEPS = 20, 80
+
+
+def problem(n, seed):
+    rng = np.random.default_rng(seed)
+    X, beta = rng.normal(size=(n, P)), np.zeros(P)
+    beta[rng.permutation(P)[:5]] = rng.normal(size=5)
+    return X, (rng.random(n) < 1 / (1 + np.exp(-X @ beta))).astype(float)
+
+
+def literal(X, y, rate, ridge):
+    """The mean loss of rows at the iterates without them, all n descents at once."""
+    thetas, losses = np.zeros(X.shape), []
+    for _ in range(STEPS):
+        own = (X * thetas).sum(1)
+        losses.append(np.mean(np.logaddexp(0, own) - y * own))
+        slopes = 1 / (1 + np.exp(-thetas @ X.T)) - y
+        np.fill_diagonal(slopes, 0)
+        thetas = thetas - rate * (slopes @ X + ridge * thetas)
+    return np.array(losses)
+
+
+@pytest.mark.parametrize(("n", "left"), [(250, 0.02), (1000, 0.08)])
+def test_iterates_without_each_row(n, left):
+    for seed in range(3):
+        X, y = problem(n, seed)
+        rate, ridge = 0.5 / n, 1e-6 * n
+        rows, labels = torch.tensor(X), torch.tensor(y)
+        noise = dd.noise.RowNorms.of_rows(rows)
+        algorithm = dd.GradientDescent(rate, 1 - rate * ridge, estimate=True, noise=noise)
+        objective = dd.Objective(dd.heads.Linear(), "logistic")
+        errors = followed(
+            rows, labels, objective, algorithm, STEPS, lambda s: (s.info.train_error, s.info.fitted)
+        ).numpy()
+        true = literal(X, y, rate, ridge)[:, None]
+        ours, baseline = np.abs(errors - true)[2:].T
+        assert np.all(ours < left * baseline)
