@@ -45,8 +45,7 @@ def test_iterates_without_each_row(n, left):
         X, y = problem(n, seed)
         rate, ridge = 0.5 / n, 1e-6 * n
         rows, labels = torch.tensor(X), torch.tensor(y)
-        noise = dd.noise.RowNorms.of_rows(rows)
-        algorithm = dd.GradientDescent(rate, 1 - rate * ridge, estimate=True, noise=noise)
+        algorithm = dd.GradientDescent(rate, 1 - rate * ridge, estimate=True, noise="row norms")
         objective = dd.Objective(dd.heads.Linear(), "logistic")
         errors = followed(
             rows, labels, objective, algorithm, STEPS, lambda s: (s.info.train_error, s.info.fitted)

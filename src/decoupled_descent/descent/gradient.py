@@ -13,7 +13,7 @@ from decoupled_descent.descent import responses
 from decoupled_descent.descent.batches import Batched, in_batches
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.noise import Noise
+from decoupled_descent.descent.noise import Noise, as_noise
 from decoupled_descent.descent.prox import Prox, ProximalRule
 from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
 from decoupled_descent.descent.responses import Responses
@@ -64,6 +64,7 @@ class GradientDescent(Batched):
         estimate: Whether to estimate the test error. The rows must have independent noise, as for
             :class:`DecoupledDescent`.
         noise: A model of the noise for the estimate; by default it is i.i.d. with variance 1/d.
+            ``"row norms"`` measures the norms of the rows, which is more accurate for few rows.
         prox: A map of every entry of θ after each update (:class:`~decoupled_descent.prox.Prox`):
             a soft threshold, bounds, a ridge. With a soft threshold this is ISTA.
         accelerated: Whether updates are extrapolated as in FISTA. The iterates are the points at
@@ -81,7 +82,7 @@ class GradientDescent(Batched):
     """
 
     estimate: bool = False
-    noise: Noise | None = None
+    noise: Noise | str | None = None
     prox: Prox | None = None
     accelerated: bool = False
 
@@ -98,6 +99,7 @@ class GradientDescent(Batched):
                 f"rule={self.rule!r} does not go with prox or accelerated, which move theta by lr; "
                 "leave it out: accelerated=True is their momentum, prox.Ridge their weight decay"
             )
+        as_noise(self.noise)
         if self.noise is not None and not self.estimate:
             raise ValueError(
                 "noise has no effect without estimate=True, whose correction it changes"
@@ -128,7 +130,7 @@ class GradientDescent(Batched):
     @cached_property
     def _noise(self) -> Noise:
         """The model of the noise; the paper's by default."""
-        return Noise() if self.noise is None else self.noise
+        return as_noise(self.noise)
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> GradientState:
         """The state before any update; see :meth:`Algorithm.start`."""
@@ -212,8 +214,9 @@ class GradientDescent(Batched):
             jacobians[drawn] = bound.row_jacobians(*at_rows, spacing=spacing)
         direction = h.new_zeros(len(h), n)
         direction[:, index] = at.direction
-        shares = self._noise.row_shares()
-        shares = None if shares is None else shares[own.rows]
+        shares = self._noise.shares_of(rows)
+        if shares is not None:  # those of rows outside a mini-batch play no part
+            shares = shares.new_ones(len(own.rows)).index_copy_(0, drawn, shares[which])
         own, pulled = responses.advance(own, jacobians, direction, shares, n / rows.d)
         scale, rule = self.scale(n, rows.n), self.update
         if self._proximal is not None and own.columns is not None:
