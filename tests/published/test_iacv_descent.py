@@ -39,17 +39,18 @@ def literal(X, y, rate, ridge):
     return np.array(losses)
 
 
-@pytest.mark.parametrize(("n", "left"), [(250, 0.02), (1000, 0.08)])
+def errors_left(n, seed):
+    """The error of the estimate over that of the training loss, from the third iterate on."""
+    X, y = problem(n, seed)
+    rate, ridge = 0.5 / n, 1e-6 * n
+    algorithm = dd.GradientDescent(rate, 1 - rate * ridge, estimate=True, noise="row norms")
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    both = (torch.tensor(X), torch.tensor(y), objective, algorithm, STEPS)
+    errors = followed(*both, lambda step: (step.info.train_error, step.info.fitted)).numpy()
+    ours, baseline = np.abs(errors - literal(X, y, rate, ridge)[:, None])[2:].T
+    return ours / baseline
+
+
+@pytest.mark.parametrize(("n", "left"), [(250, 0.05), (1000, 0.05)])
 def test_iterates_without_each_row(n, left):
-    for seed in range(3):
-        X, y = problem(n, seed)
-        rate, ridge = 0.5 / n, 1e-6 * n
-        rows, labels = torch.tensor(X), torch.tensor(y)
-        algorithm = dd.GradientDescent(rate, 1 - rate * ridge, estimate=True, noise="row norms")
-        objective = dd.Objective(dd.heads.Linear(), "logistic")
-        errors = followed(
-            rows, labels, objective, algorithm, STEPS, lambda s: (s.info.train_error, s.info.fitted)
-        ).numpy()
-        true = literal(X, y, rate, ridge)[:, None]
-        ours, baseline = np.abs(errors - true)[2:].T
-        assert np.all(ours < left * baseline)
+    assert max(errors_left(n, seed).max() for seed in range(3)) < left

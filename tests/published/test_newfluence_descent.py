@@ -30,7 +30,8 @@ def slope(influence, true):
     return float(influence @ true / (true @ true))
 
 
-def check_minimum(n, p):
+def slopes_at_the_minimum(n, p):
+    """The slope of our influences, its correlation, and the slope of infinitesimal ones."""
     (X, y), objective = problem(n, p), dd.Objective(dd.heads.Linear(), "logistic")
     algorithm = dd.DecoupledNewton(ridge=RIDGE, repairs=0)
     seen = []
@@ -46,12 +47,11 @@ def check_minimum(n, p):
     own = (X * torch.linalg.solve(hessian, X.T).T).sum(1)  # x_iᵀH⁻¹x_i
     infinitesimal = (own * (chances - y))[rows]
     ours = (seen[-1].info.preactivations[:, 0] - outputs)[rows]
-    assert abs(slope(ours, true) - 1) < 0.01
-    assert float(np.corrcoef(ours, true)[0, 1]) > 0.999
-    assert slope(infinitesimal, true) < 0.5
+    return slope(ours, true), float(np.corrcoef(ours, true)[0, 1]), slope(infinitesimal, true)
 
 
-def check_path(n, p, steps, left):
+def slopes_on_the_path(n, p, steps):
+    """The slope of the influences on the last iterate, and their correlation."""
     (X, y), objective = problem(n, p), dd.Objective(dd.heads.Linear(), "logistic")
     options = {"lr": 4 / (1 + (n / p) ** 0.5) ** 2, "prox": dd.prox.Ridge(RIDGE)}
     theta, seen = torch.zeros(1, p, dtype=X.dtype), []
@@ -66,8 +66,20 @@ def check_path(n, p, steps, left):
         true.append(X[i] @ refit.theta[0] - outputs[i])
     true = torch.stack(true)
     ours = (seen[-1].info.preactivations[:, 0] - outputs)[rows]
-    assert abs(slope(ours, true) - 1) < left
-    assert float(np.corrcoef(ours, true)[0, 1]) > 0.98
+    return slope(ours, true), float(np.corrcoef(ours, true)[0, 1])
+
+
+def check_minimum(n, p):
+    ours, correlation, infinitesimal = slopes_at_the_minimum(n, p)
+    assert abs(ours - 1) < 0.01
+    assert correlation > 0.999
+    assert infinitesimal < 0.5
+
+
+def check_path(n, p, steps, left):
+    ours, correlation = slopes_on_the_path(n, p, steps)
+    assert abs(ours - 1) < left
+    assert correlation > 0.98
 
 
 def test_smaller_problems():
