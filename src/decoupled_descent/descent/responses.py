@@ -45,6 +45,8 @@ FOLLOWED = 300
 FOLLOWED_AT_KINKS = 1000
 #: The number of columns whose responses are followed, where columns differ.
 COLUMNS = 1000
+#: This number of steps s of Σ_r A_tr D_rs is made in one product.
+PART = 16
 #: When the responses take more than this number of bytes, half of the rows, or of the columns, are
 #: followed from then on, but not fewer than ``FEWEST``.
 BYTES, FEWEST = 2**28, 100
@@ -157,11 +159,15 @@ def _buffer(own: Tensor) -> Any:
 
 
 def _times(left: Tensor, own: Tensor) -> Tensor:
-    """Σ_r A_tr D_rs, shape (L, t, m, L): one product with all of the buffer that D is part of."""
+    """Σ_r A_tr D_rs, shape (L, t, m, L); D_rs is zero for r < s, so it is made in parts."""
     width, (end, steps, followed, _) = len(left), own.shape
-    buffer = _buffer(own)
-    every = own if buffer is None else buffer[:end]
-    return (left @ every.flatten(1)).reshape(width, -1, followed, width)[:, :steps]
+    buffer, size = _buffer(own), followed * width
+    every = (own if buffer is None else buffer).flatten(1)[:end]
+    parts = [
+        left[:, s * width :] @ every[s * width :, s * size : min(s + PART, steps) * size]
+        for s in range(0, steps, PART)
+    ]
+    return torch.cat([left[:, :0] @ every[:0, :0], *parts], 1).reshape(width, -1, followed, width)
 
 
 def _with_step(own: Tensor, now: Tensor) -> Tensor:
