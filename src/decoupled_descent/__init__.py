@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.rows.blocks import Rows as Rows
+    from decoupled_descent.tables import analyses as analyses
     from decoupled_descent.tables import estimators as estimators
     from decoupled_descent.tables import features as features
     from decoupled_descent.tables.estimators import DecoupledClassifier as DecoupledClassifier
@@ -99,6 +100,7 @@ _NAMES = {
 #: Modules that are used as ``dd.heads``, and where they are.
 _MODULES = {
     # models and data
+    "analyses": "tables.analyses",
     "datasets": "datasets",
     "features": "tables.features",
     "heads": "objective.heads",
