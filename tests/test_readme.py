@@ -30,8 +30,9 @@ def run_blocks(page, **names):
 
 def test_python_blocks_run():
     names = run_blocks(README)
-    gap = names["run"].train_error - names["theory"].test_error
-    assert float(gap.abs().mean()) < 0.03  # the limit of what the run shows
+    run, theory = names["run"], names["theory"]  # the limit of what the run shows
+    gap = (run.train_error - theory.test_error).abs()
+    assert bool((gap < 4 * run.train_error_stderr).all())
 
 
 def test_own_loop_in_pytorch():
