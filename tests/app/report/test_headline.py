@@ -20,7 +20,9 @@ def shortly(data):
 def test_a_good_model():
     data = classification(2, contenders=three(), diagnosis=FINE, score=0.8)
     text = shortly(data)
-    assert text.startswith("About 80.0 % of new rows are predicted right. Always answering “no” would")
+    assert text.startswith(
+        "About 80.0 % of new rows are predicted right. Always answering “no” would"
+    )
     assert "The model is better than guessing. It is better than a linear model." in text
     assert text.endswith("These numbers can be trusted: no check found a problem.")
     assert shortly(data) in Page(render_report(data)).text.replace("\u00a0", " ")
