@@ -2,8 +2,8 @@
 
 Structures are drawn, not bytes alone: descriptions of models and checkpoints are changed in one
 place and signed again, headers of arrays are rewritten, tables have odd cells, quotes and
-separators. ``make slow`` runs long campaigns of the same, and tests/fuzz.py lets atheris choose
-what is drawn by the lines that it reaches.
+separators. ``make slow`` runs long campaigns of the same; studies/campaign.py runs the real
+command.
 """
 
 import copy

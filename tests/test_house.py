@@ -30,7 +30,7 @@ ORDER = [
     ["theory"],
     ["networks"],
     ["integrations"],
-    ["tables.columns", "tables.features"],
+    ["tables.schema", "tables.columns", "tables.features"],
     ["tables.members", "tables.search", "tables.estimators", "tables.analyses"],
     ["app.files", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]

@@ -91,7 +91,7 @@ def one(data, name, kind, seed, wrong):
     run = dd.fit(X, y, start, algorithm, STEPS, loss=loss, test=(new, labels), callbacks=stopping)
     taken = time.process_time() - began
     best, info = run.best_step, run.best.info
-    test, stderr = tested(run.to_module(best=True), new, labels, loss)
+    test, stderr = tested(run.to_module(), new, labels, loss)
     spread = torch.hypot(run.train_error_stderr, torch.tensor(stderr))
     along = ((run.train_error - run.test_error) / spread)[: 2 * best + 1]
     deviations = (info.losses - info.losses.mean()).double().square()

@@ -147,3 +147,37 @@ def test_refusals(tmp_path):
     train(module, keep, epochs=1, enable_checkpointing=True)
     with pytest.raises(ValueError, match="Train from the start"):
         train(module, CrossFitCallback(criterion), ckpt_path=tmp_path / "last.ckpt")
+
+
+class Wide(Classifier):
+    """It learns 60 random labels by heart in 60 epochs."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 2))
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.02)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_a_second_fit_of_the_same_module_is_not_trusted(independent):
+    """Its weights have seen the labels, which are random here."""
+    draw = torch.Generator().manual_seed(3)
+    X, y = torch.randn(60, 6, generator=draw), torch.randint(0, 2, (60,), generator=draw)
+    data = TensorDataset(X, y, torch.arange(60))
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet |= {"enable_checkpointing": False, "accelerator": "cpu"}
+    module = Wide()
+    pl.Trainer(max_epochs=60, **quiet).fit(module, DataLoader(data, batch_size=20))
+    callback = CrossFitCallback(nn.CrossEntropyLoss(), 5, independent_start=independent)
+    pl.Trainer(max_epochs=1, callbacks=[callback], **quiet).fit(
+        module, DataLoader(data, batch_size=20)
+    )
+    accuracy = callback.run.estimate("accuracy")
+    assert accuracy.value > 0.9
+    assert callback.run.notes["independent_start"] == independent
+    if not independent:
+        assert accuracy.verdict == "do not trust"
+    already = any("already predict these labels" in one for one in accuracy.reasons)
+    assert already == (not independent)

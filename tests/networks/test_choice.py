@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import decoupled_descent as dd
 from decoupled_descent.networks import choice
 from decoupled_descent.networks.choice import choose, measured_speed, work_of_step
-from decoupled_descent.networks.run import prepared
+from decoupled_descent.networks.path.training import prepared
 from tests.networks.path_problems import rows, tanh_network
 
 

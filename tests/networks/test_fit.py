@@ -8,7 +8,7 @@ from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.descent import ScalingWarning
-from decoupled_descent.networks.fold_run import CrossFitRun
+from decoupled_descent.networks.folds.run import CrossFitRun
 from tests.networks.path_problems import rows, tanh_network
 
 
@@ -67,8 +67,13 @@ def test_what_cannot_be_chosen_or_used_is_an_error():
     with pytest.raises(ValueError, match="theta has no effect"):
         dd.fit(X, y, tanh_network(3, 3), loss="logistic", theta=torch.zeros(3, 3))
     noisy = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.2), nn.Linear(3, 1))
-    with pytest.raises(ValueError, match="test works with leave-one-out along the path only"):
-        dd.fit(X, y, noisy, loss="logistic", test=(X, y))
+    state = dd.fit(X, y, tanh_network(3, 3), loss="logistic", steps=2).state
+    with pytest.raises(ValueError, match="state works with leave-one-out along the path only"):
+        dd.fit(X, y, noisy, loss="logistic", state=state)
+    with pytest.raises(ValueError, match="patience works without an algorithm"):
+        dd.fit(X, y, tanh_network(3, 3), dd.DecoupledGaussNewton(), loss="logistic", patience=3)
+    with pytest.raises(ValueError, match="patience=0"):
+        dd.fit(X, y, noisy, loss="logistic", patience=0)
 
 
 # Modules with the algorithms of the paper: what works, and what is refused in words

@@ -40,7 +40,7 @@ def test_a_column_is_not_compared_with_every_label():
 
 def test_refusals():
     X, y = rows()
-    with pytest.raises(ValueError, match="give class weights as sample_weight"):
+    with pytest.raises(ValueError, match=r"give weights of rows, weight\[y\]"):
         RowLosses(nn.CrossEntropyLoss(weight=torch.ones(3)))
     with pytest.raises(ValueError, match="it must be a mean over rows"):
         RowLosses(lambda o, y: F.cross_entropy(o, y) ** 2).check(X[:, :3], y)

@@ -189,6 +189,10 @@ class Algorithm(ABC):
         """
         return bound.derivatives(preactivations, y, head, head=False, weights=weights)
 
+    def mode_covariance(self, theta: Tensor, rows: Rows) -> Tensor | None:
+        """The covariance of pre-activations within a mode, shape (L, L); None if not assumed."""
+        return None
+
     def assumptions(self) -> frozenset[str]:
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""
         return frozenset()

@@ -212,6 +212,13 @@ class DecoupledDescent(Batched):
         """The weight of each row in J̄, according to the noise model."""
         return self._noise.shares_of(rows)
 
+    def mode_covariance(self, theta: Tensor, rows: Rows) -> Tensor | None:
+        """θ C θᵀ/d: each mode is normal, with the covariance of the noise."""
+        if self._noise.shares_of(rows) is not None:
+            return None  # each row has noise of its own size
+        theta = theta.double()
+        return self._noise.coloured(theta).to(theta) @ theta.T / theta.shape[1]
+
     def assumptions(self) -> frozenset[str]:
         """Independent noise of equal variance, except for what the noise model describes."""
         every = frozenset({"white noise", "equal norms", "gaussian rows", "path"})

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.integrations.same_optimizer import follow, same_optimizer, unwrapped
-from decoupled_descent.networks.cross_fit import CrossFit
-from decoupled_descent.networks.fold_record import Epoch
-from decoupled_descent.networks.fold_run import CrossFitRun
-from decoupled_descent.networks.fold_training import Batch
+from decoupled_descent.networks.folds.cross_fit import CrossFit
+from decoupled_descent.networks.folds.record import Epoch
+from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.networks.folds.training import Batch
 from decoupled_descent.networks.row_losses import Criterion
 
 
@@ -26,13 +26,16 @@ class FoldsBeside:
     kind, and its learning rates of this step. The random numbers of the loop stay as they are.
 
     Args:
-        model: The model at the start. It must not have been trained with these rows before.
+        model: The model at the start. It must not have been trained with these rows before, which
+            is checked.
         criterion: A loss that is a mean over rows, of the model's outputs and the labels.
         optimizer: The optimiser of the loop.
         labels: The labels of all rows, in the order of the row numbers.
         folds: K; "loo" for leave-one-out; or the fold of each row, from 0 on.
         groups: A label for each row; rows of one group are in one fold.
         seed: Chooses the folds, and draws dropout of the copies.
+        independent_start: Say that the weights of the model do not come from these rows.
+        transformed: Whether the labels of batches may differ from ``labels`` (mixup).
 
     Example:
         >>> X, y = torch.randn(60, 3), torch.arange(60) % 2
@@ -59,12 +62,14 @@ class FoldsBeside:
         folds: Any = 10,
         groups: Any = None,
         seed: int = 0,
+        independent_start: bool = False,
+        transformed: bool = False,
     ) -> None:
         self._optimizer = unwrapped(optimizer)
         make = same_optimizer(self._optimizer, model)
         with torch.random.fork_rng(_devices(model)):
-            cross = CrossFit(model, criterion, make, folds)
-            self.training = cross.start(labels, groups=groups, seed=seed)
+            cross = CrossFit(model, criterion, make, folds, independent_start=independent_start)
+            self.training = cross.start(labels, groups=groups, seed=seed, transformed=transformed)
         self._devices, self._seed = _devices(model), seed
 
     def batch(self, x: Tensor, y: Tensor, rows: Tensor, share: float = 1.0) -> None:

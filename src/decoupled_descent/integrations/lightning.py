@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from decoupled_descent.integrations.beside import FoldsBeside
-from decoupled_descent.networks.fold_run import CrossFitRun
-from decoupled_descent.networks.fold_training import AT_ONCE, Batch
+from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.networks.folds.training import AT_ONCE, Batch
 from decoupled_descent.networks.row_losses import Criterion
 
 
@@ -34,6 +34,10 @@ class CrossFitCallback(pl.Callback):
         groups: A label for each row; rows of one group are in one fold.
         split: A function of a batch that returns inputs, labels and row numbers.
         seed: Chooses the folds, and draws dropout of the copies.
+        independent_start: Say that the weights of the module do not come from these rows. Without
+            it, a module that already predicts their labels, such as one that an earlier ``fit``
+            trained, is not trusted.
+        transformed: Whether the labels of batches may differ from those of the data set (mixup).
 
     Attributes:
         beside: The copies in training.
@@ -47,7 +51,10 @@ class CrossFitCallback(pl.Callback):
         groups: Any = None,
         split: Callable[[Any], Batch] = tuple,
         seed: int = 0,
+        independent_start: bool = False,
+        transformed: bool = False,
     ) -> None:
+        self.given = {"independent_start": independent_start, "transformed": transformed}
         self.criterion, self.folds, self.groups, self.seed = criterion, folds, groups, seed
         self.split = split
         self.beside: FoldsBeside | None = None
@@ -81,6 +88,7 @@ class CrossFitCallback(pl.Callback):
             folds=self.folds,
             groups=self.groups,
             seed=self.seed,
+            **self.given,
         )
 
     def on_train_batch_start(

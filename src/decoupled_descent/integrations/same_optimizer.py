@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from decoupled_descent.networks.copy_optimizers import MakeOptimizer
+from decoupled_descent.networks.folds.copy_optimizers import MakeOptimizer
 
 
 def unwrapped(optimizer: Any) -> Optimizer:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from decoupled_descent.integrations.beside import FoldsBeside
-from decoupled_descent.networks.fold_run import CrossFitRun
-from decoupled_descent.networks.fold_training import AT_ONCE, Batch
+from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.networks.folds.training import AT_ONCE, Batch
 
 
 class CrossFitCallback(Callback):
@@ -29,14 +29,18 @@ class CrossFitCallback(Callback):
         folds: K; "loo" for leave-one-out; or the fold of each row, from 0 on.
         groups: A label for each row; rows of one group are in one fold.
         seed: Chooses the folds, and draws dropout of the copies.
+        independent_start: Say that the weights of the module do not come from these rows.
 
     Attributes:
         run_: The errors, the out-of-fold outputs and the model at the best epoch. Where the net has
             ``NLLLoss``, whose modules give probabilities, outputs are their logarithms.
     """
 
-    def __init__(self, folds: Any = 10, groups: Any = None, seed: int = 0) -> None:
+    def __init__(
+        self, folds: Any = 10, groups: Any = None, seed: int = 0, independent_start: bool = False
+    ) -> None:
         self.folds, self.groups, self.seed = folds, groups, seed
+        self.independent_start = independent_start
 
     @property
     def run_(self) -> CrossFitRun:
@@ -81,6 +85,7 @@ class CrossFitCallback(Callback):
             folds=self.folds,
             groups=self.groups,
             seed=self.seed,
+            independent_start=self.independent_start,
         )
 
     def on_batch_begin(
@@ -118,13 +123,13 @@ class Numbers:
     def loader(self, make: Callable[..., Any]) -> Callable[..., Any]:
         """Make a loader that gives the same batches, and notes their row numbers here."""
 
-        def made(dataset: Any, **options: Any) -> Noting:
-            return Noting(make(Numbered(dataset), **options), self)
+        def made(dataset: Any, **options: Any) -> LoaderWithNumbers:
+            return LoaderWithNumbers(make(WithNumbers(dataset), **options), self)
 
         return made
 
 
-class Numbered(Dataset[Any]):
+class WithNumbers(Dataset[Any]):
     """The rows of a data set with their numbers."""
 
     def __init__(self, dataset: Any) -> None:
@@ -137,7 +142,7 @@ class Numbered(Dataset[Any]):
         return self.dataset[index], index
 
 
-class Noting:
+class LoaderWithNumbers:
     """Batches of a loader, whose row numbers are noted and taken off."""
 
     def __init__(self, loader: Any, numbers: Numbers) -> None:

@@ -21,11 +21,11 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
-from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton
 from decoupled_descent.networks.modules import PathError
-from decoupled_descent.networks.run import prepared
+from decoupled_descent.networks.path.algorithm import DecoupledGaussNewton
+from decoupled_descent.networks.path.derivatives import Network
+from decoupled_descent.networks.path.training import prepared
 
 #: Iterates of a path, which chooses its own step sizes: errors are lowest after 10 to 40.
 STEPS = 60

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.networks.agreement import Nearest, nearest_rows
-from decoupled_descent.networks.curvature import Members
+from decoupled_descent.networks.path.curvature import Members
 from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 
@@ -125,7 +125,7 @@ class Examples:
 
     def follow(
         self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
-    ) -> Followed:
+    ) -> LeftOut:
         """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
         count = int(self.groups.max()) + 1
         chosen = torch.arange(count)
@@ -135,18 +135,18 @@ class Examples:
             chosen = torch.randperm(count, generator=generator)[:most].sort().values
         return self.followed(chosen.to(self.groups.device), outputs, stratified)
 
-    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> Followed:
+    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> LeftOut:
         """The groups with these numbers."""
         number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
         number[chosen] = torch.arange(len(chosen), device=chosen.device)
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
         classes = self.classes(outputs) if stratified else None
-        return Followed(chosen, rows, own[rows], own >= 0, outputs, classes)
+        return LeftOut(chosen, rows, own[rows], own >= 0, outputs, classes)
 
 
 @dataclass(frozen=True)
-class Followed:
+class LeftOut:
     """The groups for which the run without them is followed.
 
     Attributes:

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.networks.choice import STEPS, Choice, choose
-from decoupled_descent.networks.cross_fit import CrossFit
-from decoupled_descent.networks.fold_run import CrossFitRun
-from decoupled_descent.networks.network_run import NetworkRun
-from decoupled_descent.networks.run import as_examples, described
+from decoupled_descent.networks.folds.cross_fit import CrossFit
+from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.path.run import PathRun
+from decoupled_descent.networks.path.training import as_examples, described
+from decoupled_descent.networks.patience import Patience
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
 from decoupled_descent.training import fit as training
@@ -28,8 +30,6 @@ from decoupled_descent.training.stopping import EarlyStopping
 
 #: Iterates where an algorithm is given.
 ITERATES = 200
-#: A path that was chosen ends after so many steps without a lower error.
-PATIENCE = 6
 #: Stacked folds by default: epochs, AdamW with a cosine schedule, and steps per epoch at least.
 EPOCHS, RATE, DECAY, BATCHES = 100, 2e-3, 0.01, 32
 #: Batches are between these sizes.
@@ -53,6 +53,8 @@ def fit(
     loss: Any = None,
     weights: Any = None,
     groups: Any = None,
+    patience: int | None = None,
+    independent_start: bool = False,
 ) -> Any:
     r"""Train, and record an estimate of the test error at every step.
 
@@ -89,6 +91,12 @@ def fit(
             returns one value per row, or a criterion of PyTorch.
         weights: The weight of each row, where X is no :class:`Rows`.
         groups: Rows with the same number are left out together, where X is no :class:`Rows`.
+        patience: Without an algorithm, end training when so many steps (or epochs of folds) in a
+            row have not lowered the error. By default a path ends after 6 such steps, or after 20
+            on a plateau at the start.
+        independent_start: Say that the weights of a whole module do not come from these rows, such
+            as those of a model that learned the same task elsewhere. Without it, a module that
+            already predicts the labels is not trusted.
 
     Returns:
         The :class:`Run`; without an algorithm, one with the same names, and ``run.note``. Ctrl-C
@@ -117,7 +125,15 @@ def fit(
     options: dict[str, Any] = {"test": test, "callbacks": callbacks, "seed": seed}
     options |= {"progress": progress, "state": state, "checkpoint": checkpoint}
     options |= {"weights": weights, "groups": groups}
+    if patience is not None:
+        whole_number("patience", patience)
     if algorithm is not None:
+        if patience is not None:
+            raise ValueError(
+                "patience works without an algorithm; pass callbacks=EarlyStopping(patience=…)"
+            )
+        if independent_start:
+            options["independent_start"] = True
         count = ITERATES if steps is None else steps
         return training.fit(X, y, objective, algorithm, count, theta, loss=loss, **options)
     if isinstance(objective, Objective) and objective.source is None:
@@ -128,16 +144,21 @@ def fit(
     if theta is not None:
         raise ValueError("theta has no effect on a whole module, which starts as it is")
     model, loss = described(objective, loss)
+    X, y = rows_and_labels(X, y)
+    model, y = unwrapped_module(model), labels_for(loss, y)
     if steps is not None:
         whole_number("steps", steps)
     choice = choose(X, y, model, loss, weights, groups, STEPS if steps is None else steps)
     if show_progress(progress):
         print(choice.announced(), file=sys.stderr)
+    options["independent_start"] = independent_start
     if choice.path is None:
+        options["patience"] = patience
         return _by_folds(X, y, model, loss, EPOCHS if steps is None else steps, choice, options)
     count = STEPS if steps is None else steps
-    options["callbacks"] = [EarlyStopping(patience=PATIENCE), *as_callbacks(callbacks)]
-    result: NetworkRun = choice.path.fit(X, y, model, loss=loss, steps=count, **options)
+    stopping = Patience() if patience is None else EarlyStopping(patience=patience)
+    options["callbacks"] = [stopping, *as_callbacks(callbacks)]
+    result: PathRun = choice.path.fit(X, y, model, loss=loss, steps=count, **options)
     return replace(result, choice=choice.reason)
 
 
@@ -145,12 +166,12 @@ def _by_folds(
     X: Any, y: Any, model: nn.Module, loss: Any, epochs: int, choice: Choice, given: dict[str, Any]
 ) -> CrossFitRun:
     """Stacked folds with the usual settings."""
-    for name in ("test", "state"):
-        if given[name] is not None:
-            raise ValueError(
-                f"{name} works with leave-one-out along the path only, but stacked folds were "
-                f"chosen. {choice.reason} Leave {name} out, or pass DecoupledGaussNewton()"
-            )
+    if given["state"] is not None:
+        raise ValueError(
+            "state works with leave-one-out along the path only, but stacked folds were "
+            f"chosen. {choice.reason} Pass checkpoint=, which continues folds, or "
+            "DecoupledGaussNewton()"
+        )
     rows = as_examples(X, y, model, given["weights"], given["groups"])
     batch = max(SMALLEST, min(LARGEST, rows.n // BATCHES))
     steps = epochs * -(-rows.n // batch)
@@ -158,7 +179,8 @@ def _by_folds(
     def make(parameters: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY)
 
-    run = CrossFit(copy.deepcopy(model).to(rows.like), loss, make).fit(
+    model = copy.deepcopy(model).to(rows.like)
+    run = CrossFit(model, loss, make, independent_start=given["independent_start"]).fit(
         rows.X,
         rows.y,
         epochs,
@@ -167,6 +189,8 @@ def _by_folds(
         scheduler_per_batch=True,
         groups=rows.groups if rows.grouped else None,
         sample_weight=rows.weights if rows.weighted else None,
+        patience=given["patience"],
+        test=given["test"],
         callbacks=given["callbacks"],
         seed=0 if given["seed"] is None else given["seed"],
         progress=given["progress"],

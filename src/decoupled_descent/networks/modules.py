@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.networks.derivatives import Network
+from decoupled_descent.checks import ignoring
 from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.given import check_classes
+from decoupled_descent.networks.path.derivatives import Network
+from decoupled_descent.networks.row_losses import RowLosses, check_ignored
 from decoupled_descent.objective.losses import (
     Loss,
     check_labels,
@@ -39,20 +42,7 @@ def as_loss(loss: Any) -> Loss:
         raise ValueError("loss is None; pass a name such as 'logistic', or a criterion")
     if not isinstance(loss, nn.Module) or not hasattr(loss, "reduction"):
         return get_loss(loss)
-    if getattr(loss, "weight", None) is not None and loss.reduction == "mean":
-        raise ValueError(
-            f"loss={loss} divides by the weights of the classes in a batch, so that its value for "
-            "a row depends on the other rows; pass reduction='none' and weights= per row"
-        )
-    rowwise: Any = copy.deepcopy(loss)
-    rowwise.reduction = "none"
-    reduce = torch.sum if loss.reduction == "sum" else torch.mean
-
-    def value(outputs: Tensor, y: Tensor) -> Tensor:
-        result: Tensor = rowwise(outputs, y)
-        return result if result.ndim < 2 else reduce(result.flatten(1), 1)
-
-    return Loss(type(loss).__name__, value)
+    return Loss(type(loss).__name__, RowLosses(loss, sums=True))
 
 
 def as_network(model: Any, loss: Any, rows: Examples) -> Network:
@@ -69,17 +59,26 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
             f"model {type(model).__name__} has no parameter with requires_grad=True; there is "
             "nothing to train"
         )
+    check_ignored(loss, rows.y)
     network = Network(model, as_loss(loss), rows.like)
     first = torch.arange(2, device=rows.y.device)  # labels may be all the same
     probe = torch.unique(torch.cat([varied_rows(rows.y, 8), first]))
     outputs = _check_outputs(network, rows.X[probe])
+    check_classes(loss, rows.y, outputs)
     if network.loss.builtin:
         check_labels(network.loss, rows.y, outputs.shape[1])
     else:
         shaped = outputs.squeeze(1) if outputs.shape[1] == 1 and rows.y.ndim == 1 else outputs
         check_rows_one_by_one(network.loss, shaped[:1].expand(8, *shaped.shape[1:]), rows.y)
     with network.differentiable():
-        network.measure(rows.X[probe])
+        try:
+            with ignoring(UserWarning):  # about layers that are not stacked fast
+                network.measure(rows.X[probe])
+        except NotImplementedError as error:
+            name = type(network.module).__name__
+            raise PathError(
+                f"model {name} has a layer without forward-mode derivatives: use CrossFit"
+            ) from error
     return network
 
 
@@ -177,8 +176,8 @@ class MeanOutput(nn.Module):
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(modules)
+        self.members = nn.ModuleList(modules)
 
     def forward(self, x: Tensor) -> Tensor:
         """Average the outputs."""
-        return torch.stack([part(x) for part in self.parts]).mean(0)
+        return torch.stack([part(x) for part in self.members]).mean(0)

@@ -21,7 +21,8 @@ class RowLosses:
 
     A module with ``reduction="mean"`` is asked with ``reduction="none"``. A function that returns
     one number is called for every row alone. A function that returns a number for each row is
-    used as it is. Numbers of one row (outputs, tokens, pixels) are averaged.
+    used as it is. Numbers of one row (outputs, tokens, pixels) are averaged. With ``sums``, a
+    criterion with ``reduction="sum"`` is taken, too; it adds them.
 
     Example:
         >>> losses = RowLosses(nn.MSELoss())
@@ -29,7 +30,7 @@ class RowLosses:
         tensor([1., 9.])
     """
 
-    def __init__(self, criterion: Criterion) -> None:
+    def __init__(self, criterion: Criterion, sums: bool = False) -> None:
         if isinstance(criterion, str | Loss):
             criterion = (get_loss(criterion) if isinstance(criterion, str) else criterion).of
         if isinstance(criterion, type) or not callable(criterion):
@@ -40,16 +41,18 @@ class RowLosses:
         self.criterion = criterion
         self._rows = criterion
         reduction = getattr(criterion, "reduction", None)
-        if reduction == "sum":
+        if reduction == "sum" and not sums:
             raise ValueError(
                 f"criterion={criterion!r} is a sum; use reduction='mean', and a larger lr if needed"
             )
-        if reduction is not None and getattr(criterion, "weight", None) is not None:
+        if reduction == "mean" and getattr(criterion, "weight", None) is not None:
             raise ValueError(
-                "criterion has weight=…, which makes it no mean over rows; give class weights as "
-                "sample_weight=weight[y]"
+                f"{criterion} divides by the weights of the classes in a batch, so that its value "
+                "for a row depends on the other rows; leave weight out, and give weights of rows, "
+                "weight[y]"
             )
-        if isinstance(criterion, nn.Module) and reduction == "mean":
+        self._sums = reduction == "sum"
+        if isinstance(criterion, nn.Module) and reduction in ("mean", "sum"):
             self._rows = copy.copy(criterion)
             setattr(self._rows, "reduction", "none")  # noqa: B010 - no module declares it
 
@@ -65,7 +68,30 @@ class RowLosses:
                 f"criterion returned shape {tuple(result.shape)} for {len(y)} rows; it must return "
                 "their mean, or one number for each"
             )
-        return result.flatten(1).mean(1) if result.ndim > 1 else result
+        if result.ndim == 1:
+            return result
+        result = result.flatten(1)
+        return result.sum(1) if self._sums else result.mean(1)
+
+    def slopes(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The slopes of the losses in the outputs, shape (B, K)."""
+        leaf = outputs.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (result,) = torch.autograd.grad(self(leaf, y).sum(), leaf)
+        return result.reshape(len(y), -1)
+
+    def roots(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The root of the mean second derivative of each loss in its outputs, shape (B,)."""
+        leaf = outputs.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (first,) = torch.autograd.grad(self(leaf, y).sum(), leaf, create_graph=True)
+            second = torch.zeros_like(leaf)
+            if first.requires_grad:
+                signs = torch.where(torch.arange(leaf.numel()).reshape(leaf.shape) % 2 > 0, -1, 1)
+                signs = signs.to(leaf)
+                (second,) = torch.autograd.grad((first * signs).sum(), leaf)
+                second = second * signs
+        return second.reshape(len(y), -1).mean(1).clamp_min(0).sqrt()
 
     def check(self, outputs: Tensor, y: Tensor) -> None:
         """Raise ``ValueError`` where the criterion is no mean over rows."""
@@ -73,13 +99,27 @@ class RowLosses:
             outputs = like_labels(outputs, y)
             value: Any = self.criterion(outputs, y)
             rows = self(outputs, y).mean()
-        close = torch.isclose(value, rows, rtol=ROUNDING, atol=ROUNDING, equal_nan=True)
+        rounding = max(ROUNDING, 4 * torch.finfo(outputs.dtype).eps)
+        close = torch.isclose(value, rows, rtol=rounding, atol=rounding, equal_nan=True)
         if value.ndim == 0 and not close:
             raise ValueError(
                 f"criterion is {float(value):.6g} for rows whose mean loss is {float(rows):.6g}; "
                 f"it must be a mean over rows; y has shape {tuple(y.shape)} and {y.dtype} (for "
                 "ignored labels, give sample_weight=0)"
             )
+
+
+def check_ignored(criterion: Any, y: Tensor) -> None:
+    """Raise ``ValueError`` where a criterion ignores whole rows: they have no loss."""
+    ignored = getattr(criterion, "ignore_index", None)
+    if ignored is None or y.ndim != 1 or y.is_floating_point():
+        return
+    count = int((y == ignored).sum())
+    if count:
+        raise ValueError(
+            f"y has the label {ignored} in {count} rows, which {criterion} ignores; leave these "
+            f"rows out: keep = y != {ignored}, then X[keep] and y[keep]"
+        )
 
 
 def like_labels(outputs: Tensor, y: Tensor) -> Tensor:

@@ -74,11 +74,11 @@ DATA = {
     "npz of other arrays": ("a.npz", as_bytes(np.savez, u=np.ones(3), v=np.ones(3)), "keep one"),
     "npy of one dimension": ("a.npy", as_bytes(np.save, np.ones(30)), "must be a matrix"),
     "damaged gz": ("a.csv.gz", b"\x1f\x8b" + bytes(30), "damaged or not a .gz file"),
-    "a bomb of gz": ("a.csv.gz", gzip.compress(b"1,2\n" * 26_000_000), "more than 100 MB"),
+    "a bomb of gz": ("a.csv.gz", gzip.compress(b"1,2\n" * 26_000_000), "more than 25 MB"),
     "a bomb of npz": (
         "a.npz",
         as_bytes(np.savez_compressed, X=np.zeros((13_000_000, 1))),
-        "more than 100 MB",
+        "more than 25 MB",
     ),
     "a member of npz that is no array": ("a.npz", zipped("about.txt", "by me"), "not a NumPy file"),
     "an npy that claims columns": (
@@ -289,7 +289,7 @@ MODELS = {
         lambda p: resigned(
             p, lambda _, tensors: tensors["member.0.theta"].fill_(np.nan) * 0 is None
         ),
-        "are not valid",
+        "out of range",
     ),
     "missing": (lambda p: p.unlink(), "does not exist"),
     "a folder": (lambda p: (p.unlink(), p.mkdir()), "cannot be read"),

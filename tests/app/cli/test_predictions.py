@@ -5,10 +5,8 @@ import json
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.app.cli import predictions
 from decoupled_descent.tables.estimators.saving import save_model
 from tests.app.cli.conftest import table
 
@@ -72,22 +70,6 @@ def test_texts_that_a_spreadsheet_would_run(run, tmp_path):
     assert f"note: {(shown != '-').sum()} texts look like formulas" in err
     found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
     assert set(found["predictions"]) == {"=HYPERLINK(1)", "-"}
-
-
-def test_numbers_are_no_formulas():
-    table = pd.DataFrame({"prediction": [-1.5, 2.0], "name": ["+49 30", "@home"]})
-    safe, count = predictions.without_formulas(table)
-    assert count == 2
-    assert safe["prediction"].tolist() == [-1.5, 2.0]
-    assert safe["name"].tolist() == ["'+49 30", "'@home"]
-
-
-@pytest.mark.parametrize("before", [" ", "\u00a0", "\ufeff", "\u200b", ";", " ; \u2060"])
-def test_formulas_after_signs_that_spreadsheets_skip(before):
-    table = pd.DataFrame({"text": [f"{before}=1+1", f"{before}word", f"{before}@x"]})
-    safe, count = predictions.without_formulas(table)
-    assert count == 2
-    assert safe["text"].str.startswith("'").tolist() == [True, False, True]
 
 
 def test_names_of_columns_are_no_formulas_either(run, tmp_path):

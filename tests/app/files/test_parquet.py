@@ -124,7 +124,7 @@ def test_wide_values_are_measured_before_they_are_read(tmp_path):
     path = written(tmp_path / "a.parquet", a=values, y=arrow.array(range(200)))
     assert path.stat().st_size < 100_000
     before = arrow.total_allocated_bytes()
-    with pytest.raises(ValueError, match="it unpacks to more than 100 MB"):
+    with pytest.raises(ValueError, match="it unpacks to more than 25 MB"):
         read_table(path)
     assert arrow.total_allocated_bytes() - before < 10_000_000
 

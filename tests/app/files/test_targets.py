@@ -190,6 +190,7 @@ def test_tasks(labels, task, expected):
         ([f"id{k}" for k in range(40)], None, "40 different values.*choose another target"),
         ([1.0, INF, 2.0], None, "row 1: inf is beyond ±1e"),
         ([1.0, 2.0, -1.1e70], REGRESSION, r"row 2: -1\.1e\+70 is beyond"),
+        ([0.0, 2e-71, -1e-71], REGRESSION, r"no number beyond ±1e-70; multiply it"),
         ([1.0, NAN], None, "missing values"),
         ([], None, "no values"),
     ],

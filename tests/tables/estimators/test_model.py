@@ -6,7 +6,6 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.objective.losses import get_loss
-from decoupled_descent.tables.estimators.model import require
 from tests.tables.estimators.problems import CHEAP, binary, features, several
 
 NEW = features(7, 4, seed=5)
@@ -27,9 +26,3 @@ def test_a_restored_state_predicts_the_same(data):
         logits = np.stack([np.zeros_like(logits), logits], 1)
     expected = torch.softmax(torch.from_numpy(logits), 1).numpy()
     np.testing.assert_allclose(model.predict(NEW), expected, atol=1e-12)
-
-
-def test_what_a_file_must_have():
-    require(True, "unused")
-    with pytest.raises(ValueError, match="the weights are wrong; train the model again"):
-        require(False, "the weights are wrong")

@@ -63,7 +63,6 @@ def changed(content, *keys, value):
         ("binary", ("calibration", "stated"), [0.5]),
         ("binary", ("calibration", "error"), "low"),
         ("binary", ("calibration", "count"), None),
-        ("binary", ("columns_in",), 0),
         ("several_targets", ("scale",), [[0.0, 1.0], [1.0, 1.0, 1.0]]),
         ("several_targets", ("scale",), [[0.0, 0.0, 0.0], [1.0, -1.0, 1.0]]),
         ("several_targets", ("scale",), [0.0, 1.0]),

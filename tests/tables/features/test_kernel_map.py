@@ -230,17 +230,6 @@ def test_saved_and_restored(kind, ranks, landmarks):
     assert copy.get_params() == kernel.get_params()
 
 
-@pytest.mark.parametrize("name", ["projection", "landmarks", "mean", "shift"])
-def test_damaged_states_are_refused(name):
-    plain, tensors = Kernel("rbf").fit(table()).state()
-    with pytest.raises(ValueError, match="incomplete"):
-        restore(plain, {key: value for key, value in tensors.items() if key != name})
-    with pytest.raises(ValueError, match="do not fit together"):
-        restore(plain, tensors | {name: tensors[name][..., :-1]})
-    with pytest.raises(ValueError, match="must be a function"):
-        restore(plain | {"kind": "other"}, tensors)
-
-
 def test_works_with_scikit_learn():
     X = table(80)
     y = X[:, 1] > np.median(X[:, 1])

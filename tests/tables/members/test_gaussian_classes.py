@@ -80,12 +80,6 @@ def test_files(recipe):
     settings, tensors = model.state()
     again = GaussianClasses.restore(settings, tensors, 2)
     torch.testing.assert_close(again.predict(given.X), model.predict(given.X), rtol=0, atol=0)
-    for name in tensors:
-        for damaged in (tensors[name][:-1], tensors[name] * torch.nan):
-            with pytest.raises(ValueError, match="do not match"):
-                GaussianClasses.restore(settings, tensors | {name: damaged}, 2)
-    with pytest.raises(ValueError, match="no intervals"):
-        model.check_kept(None)
     with pytest.raises(ValueError, match="no intervals"):
         model.changes(None, None)
 

@@ -12,9 +12,10 @@ import sys
 
 def main() -> None:
     """Run the command; bad input gives one line on standard error and exit status 2."""
-    from decoupled_descent.app.cli import signals
+    from decoupled_descent.app.cli import signals, streams
 
     signals.take()
+    streams.open_streams()
     try:
         from decoupled_descent.app.cli.importing import imports
 

@@ -19,6 +19,7 @@ from decoupled_descent.app.cli import (
     compare,
     demo,
     diagnose,
+    evaluate,
     evolve,
     export,
     predict,
@@ -28,7 +29,11 @@ from decoupled_descent.app.cli import (
 )
 from decoupled_descent.app.cli.options import StoppedError
 from decoupled_descent.app.cli.signals import INTERRUPTED, interrupted
+from decoupled_descent.app.cli.streams import output_error
 from decoupled_descent.checks import harmless
+
+#: What is said if results cannot be printed: they are printed last.
+COMPLETE = "files that the command writes are complete"
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",
@@ -40,6 +45,7 @@ for command in (
     train.train,
     predict.predict,
     compare.compare,
+    evaluate.evaluate,
     export.export,
     diagnose.diagnose,
     probe.probe,
@@ -77,6 +83,7 @@ def answer(arguments: list[str]) -> int:
         status = app(arguments or ["--help"], standalone_mode=False) or 0
         if status == INTERRUPTED:
             _print_error("interrupted")
+        sys.stdout.flush()
         return int(status)
     except StoppedError as error:
         _print_error(harmless(f"interrupted; {error}"))
@@ -88,6 +95,10 @@ def answer(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        reason = output_error() if isinstance(error, OSError) else ""
+        if reason:
+            _print_error(f"error: standard output cannot be written ({reason}); {COMPLETE}")
+            return 1
         usage = getattr(error, "format_message", None)  # typer's own errors: wrong options
         if usage is None and not isinstance(error, ValueError | OSError | MemoryError):
             if not interrupted():

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.cli.destination import LEFT_OUT
-from decoupled_descent.app.cli.predictions import without_formulas
+from decoupled_descent.app.files.formulas import without_formulas
 from decoupled_descent.tensor_file import model_file, read_header
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -21,20 +20,16 @@ from decoupled_descent.app.cli.interval_columns import (
     interval_ends,
     moved,
 )
+from decoupled_descent.app.files.formulas import is_formula, without_formulas
 from decoupled_descent.app.files.table_reader import TableReader
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
-from decoupled_descent.tables.columns.values import is_number, listed, mark_missing, numbers_of
+from decoupled_descent.tables.columns.values import listed, mark_missing, numbers_of
 
 if TYPE_CHECKING:
     from decoupled_descent.app.export.light_model import LightModel
     from decoupled_descent.tables.estimators.saving import SavedModel
 
-#: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
-#: it skips: spaces, invisible ones, and separators at which it may cut. A single sign is not.
-FORMULA = re.compile(
-    r"([\t\r\n]|[\s;\ufeff\u00ad\u180e\u200b-\u200f\u2060-\u2064]*[=+\-@＝＋－＠]).+", re.DOTALL
-)
 FORMULAS = "{} texts look like formulas of a spreadsheet; an apostrophe was put before them"
 TRAINING_ROWS = (
     "{} of the {} rows are training rows: their predictions are from models that were fitted "
@@ -88,7 +83,7 @@ def predict(
         table = as_table(saved, frame, predicted[-1], ends)
         first = len(predicted) == 1
         safe, count = without_formulas(table)
-        names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
+        names = sum(is_formula(str(name)) for name in table.columns)
         shielded += count if first else count - names
         file.write(safe.to_csv(index=False, header=first, lineterminator="\n"))
     notes += about_threshold(saved)
@@ -209,28 +204,12 @@ def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> N
         return outputs[:, 0]
     typical = math.sqrt(max(0.0, estimate(saved)[0]))
     needed = math.ceil(-math.log10(typical / 100)) if 0 < typical < math.inf else 0
+    if needed > MOST_DECIMALS:  # of a target in very small numbers
+        return outputs[:, 0]
     decimals = min(max(saved.columns.decimals, needed), max(0, needed) + 2, MOST_DECIMALS)
     rounded = np.round(outputs[:, 0], decimals) + 0.0
     integers = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
     return rounded.astype(np.int64) if integers else rounded
-
-
-def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Put an apostrophe before text that looks like a formula; return the number of such cells.
-
-    Names of columns count as cells.
-    """
-    formulas = [str(name) for name in table.columns if FORMULA.fullmatch(str(name))]
-    safe, count = table.copy(), len(formulas)
-    for name in table.columns:
-        if not is_number(table[name].dtype):
-            texts = table[name].astype(object)
-            is_formula = texts.map(
-                lambda one: isinstance(one, str) and bool(FORMULA.fullmatch(one))
-            )
-            safe[name] = texts.where(~is_formula, "'" + texts.astype(str))
-            count += int(is_formula.sum())
-    return safe.rename(columns={name: f"'{name}" for name in formulas}), count
 
 
 def matrix(saved: SavedModel | LightModel, frame: pd.DataFrame) -> Any:

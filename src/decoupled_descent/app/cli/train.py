@@ -14,7 +14,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_folder
-from decoupled_descent.app.cli.importing import SELDOM, imports
+from decoupled_descent.app.cli.importing import imports
 from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 SEARCHING, CHECKING, WRITING = "comparing models", "checking the best one", "writing the report"
 #: The stages of a training, and the share of the time that each takes, roughly.
 STAGES = {SEARCHING: 10.0, CHECKING: 8.0, WRITING: 1.0}
-#: The number of kernels that are compared with the linear model, and the most features of each.
-KERNELS, LANDMARKS = 2, 2000
+#: The number of kernels that are compared with the linear model.
+KERNELS = 2
 
 
 @takes(TrainOptions)
@@ -84,7 +84,7 @@ def train_and_report(
     ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
     only the first one, of rank 0, writes and prints.
     """
-    with nothing_written(), imports(SELDOM):  # PyTorch takes seconds to import
+    with nothing_written(), imports():  # PyTorch takes seconds to import
         from decoupled_descent.app.cli import findings, folder, privacy, results
         from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
@@ -181,11 +181,12 @@ def announce(prepared: Prepared, features: str = "auto") -> None:
         in_words,
         member_operations,
     )
+    from decoupled_descent.tables.search.search import landmarks_of
 
     n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1
     kernels, default = 0 if features == "linear" else KERNELS, features == "auto"
-    widths, outputs = [d, *[min(n, LANDMARKS)] * kernels], 1 if outputs == 2 else outputs
+    widths, outputs = [d, *[landmarks_of(n)] * kernels], 1 if outputs == 2 else outputs
     recipes = AUTO if default and prepared.rows is None else ()
     others = member_operations(recipes, TableSize(n, d, outputs, classes))
     seconds = expected_seconds(n, widths, outputs, len(MAPS) if default else 1, others)

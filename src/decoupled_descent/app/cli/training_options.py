@@ -12,6 +12,7 @@ import typer
 from decoupled_descent.app.cli import options as common
 from decoupled_descent.app.cli.options import option
 from decoupled_descent.app.cli.privacy import linear_only
+from decoupled_descent.checks import LARGEST
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Wishes
@@ -211,6 +212,8 @@ def check_ridge(text: str) -> float | str:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise ValueError(f"--ridge {text!r:.40} must be a positive number, or auto")
+    if not 1 / LARGEST <= value <= LARGEST:
+        raise ValueError(
+            f"--ridge {text!r:.40} must be a positive number of at most {LARGEST:g}, or auto"
+        )
     return value

@@ -22,15 +22,11 @@ from decoupled_descent.app.export.light_intervals import LightJackknife
 from decoupled_descent.app.export.predictor import CLIP, Predictor
 from decoupled_descent.checks import LARGEST, SCORES, is_finite_number, verdict_of
 from decoupled_descent.tables.columns.rules import Columns
-from decoupled_descent.tables.members.nodes import are_consistent
+from decoupled_descent.tables.schema import MEMBERS, check_model
 from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_arrays
 
 Floats = NDArray[np.float64]
 
-#: Kinds of members that the code has.
-MEMBERS = ("forest", "gaussian classes", "sparse linear", "constant")
-#: The arrays of a forest.
-NODES = ("feature", "left", "right", "roots")
 #: Tables with more bytes are predicted with PyTorch: NumPy needs longer for them than the import
 #: of PyTorch takes.
 MOST_BYTES = 1_000_000
@@ -128,8 +124,9 @@ def _rebuilt(content: Any, arrays: dict[str, Any]) -> LightModel | None:
     mixture = content.get("mixture")
     usual = content["format"] == MODEL_FORMAT and content["clip"] == CLIP and mixture is not None
     usual = usual and content["columns"] is not None
-    if not usual or not is_covered(mixture) or not _is_sound(mixture, arrays):
+    if not usual or not is_covered(mixture):
         return None
+    check_model(content, arrays)
     columns, task = Columns.from_dict(content["columns"]), content["task"]
     if content["columns_in"] != len(columns.names) or isinstance(content.get("scale"), int):
         return None
@@ -163,18 +160,6 @@ def described(content: Any, columns: Columns) -> dict[str, Any]:
         "largest": math.log(LARGEST),
         **{name: mixture[name] for name in ("rows", "maps", "members", "others")},
     }
-
-
-def _is_sound(mixture: Any, arrays: dict[str, Any]) -> bool:
-    """Whether all numbers are finite, shares sum to 1, and every tree ends."""
-    finite = all(np.isfinite(one).all() for one in arrays.values() if one.dtype.kind == "f")
-    shares = [one["share"] for one in (*mixture["members"], *mixture["others"])]
-    good = finite and abs(sum(shares) - 1) <= 1e-6 and min(shares) >= 0 and mixture["rows"] > 0
-    for k, other in enumerate(mixture["others"]):
-        if good and other["model"]["kind"] == "forest":
-            tree = {name: arrays[f"other.{k}.{name}"] for name in NODES}
-            good = are_consistent(**tree, columns=len(arrays[f"other.{k}.low"]))
-    return bool(good)
 
 
 def _number(value: Any) -> float:

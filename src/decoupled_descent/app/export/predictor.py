@@ -87,6 +87,8 @@ class Predictor:
                 part = self._smoothed(np.tile(arrays["shares"], (len(X), 1)), logits=False)
             elif other["model"]["kind"] == "gaussian classes":
                 part = self._smoothed(_logs_of_densities(arrays, X))
+            elif other["model"]["kind"] == "boosting":
+                part = self._smoothed(_boosting(arrays, X))
             else:
                 values = (X[:, arrays["columns"]] - arrays["mean"]) / arrays["scale"]
                 part = self._smoothed(
@@ -199,13 +201,23 @@ def leaves(arrays: dict[str, Any], X: Any) -> Any:
     halves = high / 2 - low / 2
     with np.errstate(over="ignore"):
         scaled = (X / 2 - low / 2) / np.where(halves > 0, halves, 1.0)
-    scaled = np.clip(scaled, -FAR, FAR).astype(np.float32)
+    return _leaves(arrays, np.clip(scaled, -FAR, FAR).astype(np.float32))
+
+
+def _boosting(arrays: dict[str, Any], X: Any) -> Any:
+    """Sums over the trees of each output, shape (m, K)."""
+    values, outputs = arrays["value"][_leaves(arrays, X)], np.arange(len(arrays["start"]))
+    return arrays["start"] + values @ (arrays["output"][:, None] == outputs)
+
+
+def _leaves(arrays: dict[str, Any], X: Any) -> Any:
+    """The leaf of each row of scaled columns in each tree, shape (m, trees)."""
     feature, threshold, count = arrays["feature"], arrays["threshold"], len(arrays["roots"])
     node = np.tile(arrays["roots"], len(X))
     active = np.flatnonzero(feature[node] >= 0)
     while active.size:
         at = node[active]
-        go_left = scaled[active // count, feature[at]] <= threshold[at]
+        go_left = X[active // count, feature[at]] <= threshold[at]
         at = np.where(go_left, arrays["left"][at], arrays["right"][at])
         node[active] = at
         active = active[feature[at] >= 0]

@@ -5,20 +5,18 @@ from __future__ import annotations
 import io
 import math
 import sys
-import zipfile
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.files.limits import check_size, check_width, most_bytes
+from decoupled_descent.app.files.limits import check_width, most_bytes
+from decoupled_descent.app.files.packing import parts_of
 from decoupled_descent.app.files.text import Notes
 from decoupled_descent.tables.columns.values import listed
 
 KINDS = "biufU"  # NumPy's codes of types that are read: booleans, numbers, text
-#: What NumPy writes. Other ways to pack cannot be unpacked step by step with Python's zipfile.
-PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 UNREADABLE = (
     "the file is damaged, is not a NumPy file, or contains Python objects ({}); save arrays of "
     "numbers or text"
@@ -51,26 +49,15 @@ def read_matrix(content: bytes) -> tuple[pd.DataFrame, Notes]:
 def arrays_of(content: bytes) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file by name."""
     try:
-        members = _members(content) if content.startswith(b"PK") else {"the array": content}
+        members = {"the array": content}
+        if content.startswith(b"PK"):
+            parts = parts_of(content, lambda _: True, most_bytes(len(content)))
+            members = {name.removesuffix(".npy"): part for name, part in parts.items()}
     except ValueError:
         raise
     except Exception as error:  # the type depends on where the damage is
         raise ValueError(UNREADABLE.format(error)) from error
     return {name: _array(member) for name, member in members.items()}
-
-
-def _members(content: bytes) -> dict[str, bytes]:
-    """Return the members of an .npz file by name, each as the bytes of an .npy file."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        check_size(sum(one.file_size for one in members), most_bytes(len(content)))
-        contents = {}
-        for one in members:
-            if one.compress_type not in PACKED:
-                raise ValueError(UNREADABLE.format("it was not packed by NumPy"))
-            with archive.open(one) as file:  # the size may be wrong: never read more than that
-                contents[one.filename.removesuffix(".npy")] = file.read(one.file_size)
-    return contents
 
 
 def _array(member: bytes) -> NDArray[Any]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from decoupled_descent.app.files.limits import check_size, most_bytes
+from decoupled_descent.app.files.limits import check_parts, check_size, most_bytes
 from decoupled_descent.tables.columns.values import listed
 
 #: Suffixes of packed files.
@@ -72,6 +73,23 @@ def _member(path: Path) -> zipfile.ZipInfo:
     if members[0].compress_type not in STEPWISE:
         raise ValueError("it is packed in an unusual way; unpack it first")
     return members[0]
+
+
+def parts_of(content: bytes, wanted: Callable[[str], bool], most: int) -> dict[str, bytes]:
+    """Unpack the files of an archive whose names are wanted, which may have ``most`` bytes."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        check_parts(len(archive.infolist()))
+        parts = [one for one in archive.infolist() if wanted(one.filename)]
+        check_size(sum(one.file_size for one in parts), most)
+        if len({one.filename.lower() for one in parts}) < len(parts):
+            raise ValueError("two of its parts have the same name; save it again")
+        if any(one.compress_type not in STEPWISE or one.flag_bits & 1 for one in parts):
+            raise ValueError("it is packed in an unusual way, or needs a password; save it again")
+        contents = {}
+        for one in parts:
+            with archive.open(one) as file:  # the size may be wrong: never read more than that
+                contents[one.filename] = file.read(one.file_size)
+    return contents
 
 
 def opened(path: Path) -> BinaryIO:

@@ -15,7 +15,14 @@ import numpy as np
 import pandas as pd
 
 from decoupled_descent.app.files import limits
-from decoupled_descent.app.files.limits import check_size, check_width, most_bytes, need_pyarrow
+from decoupled_descent.app.files.limits import (
+    check_cells,
+    check_size,
+    check_width,
+    most_bytes,
+    most_cells,
+    need,
+)
 from decoupled_descent.app.files.text import Notes
 from decoupled_descent.tables.columns.values import plain
 
@@ -48,7 +55,7 @@ class ParquetFile:
     """
 
     def __init__(self, source: Any, packed: int) -> None:
-        need_pyarrow("parquet")
+        need("pyarrow", "parquet")
         import pyarrow.parquet
 
         try:
@@ -75,6 +82,7 @@ class ParquetFile:
         self.empty = self._decoded(pyarrow.schema(fields, schema.metadata).empty_table())
         self.names, self.notes = [name.strip() for name in flat], Notes()
         check_width(len(schema))
+        check_cells(self.n_rows * len(schema), most_cells(packed, objects=False))
 
     def read(self) -> pd.DataFrame:
         """Read all rows."""
@@ -108,20 +116,23 @@ class ParquetFile:
             raise _damaged(error) from error
 
     def _decoded(self, table: Any) -> Any:
-        """Turn lists of different texts into plain text, if that is not too large."""
+        """Turn lists of different texts into plain text, if all texts are not too large.
+
+        Categories of the file stay categories, but other code may need their texts in every row.
+        """
         from pyarrow import compute, types
 
         size = 0
         for k, field in enumerate(table.schema):
-            kind = self._types[field.name]
-            if not types.is_dictionary(field.type) or types.is_dictionary(kind):
+            if not types.is_dictionary(field.type):
                 continue
-            for chunk in table.column(k).chunks:
+            for chunk in table.column(k).chunks if str(field.type.value_type) in TEXTS else ():
                 lengths = compute.binary_length(chunk.dictionary).take(chunk.indices)
                 size += compute.sum(lengths).as_py() or 0
                 check_size(size, self._most)
-            plain = table.column(k).cast(field.type.value_type)
-            table = table.set_column(k, field.name, plain)
+            if not types.is_dictionary(self._types[field.name]):
+                plain = table.column(k).cast(field.type.value_type)
+                table = table.set_column(k, field.name, plain)
         table.validate(full=True)  # text may not be UTF-8
         return table
 

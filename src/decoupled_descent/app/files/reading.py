@@ -166,13 +166,15 @@ def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if not len(frame):
         raise ValueError("the table has names but no rows; add rows below the names")
     frame.columns = range(len(names))
-    empty = frame.isna().to_numpy().all(0)
-    for k in (k for k in unnamed if not empty[k]):
+    for k in unnamed:
         column = frame[k]
+        if column.isna().all():
+            continue
         if k > 0 or types.is_float_dtype(column.dtype) or not _all_different(column):
             raise ValueError(f"column {k + 1} has no name; name it, or delete it")
         notes.append(INDEX)
-    frame = frame.drop(columns=list(unnamed)).set_axis(pd.RangeIndex(1, len(frame) + 1), axis=0)
+    frame = frame.drop(columns=list(unnamed)) if unnamed else frame
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
     if not frame.shape[1]:
         raise ValueError("no column has a name; add a line with the names of the columns")
     frame.columns = [name for k, name in enumerate(names) if k not in unnamed]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from decoupled_descent.app.files.formulas import without_formulas
 from decoupled_descent.app.files.targets import did_you_mean
 from decoupled_descent.tables.columns.values import (
     LARGEST,
@@ -119,5 +120,5 @@ def skip_bad_rows(
 
 def as_table(skipped: Sequence[Skipped]) -> str:
     """The rows that were left out, as CSV."""
-    table = pd.DataFrame(skipped, columns=list(Skipped._fields))
+    table, _ = without_formulas(pd.DataFrame(skipped, columns=list(Skipped._fields)))
     return str(table.to_csv(index=False, lineterminator="\n"))

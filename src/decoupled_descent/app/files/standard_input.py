@@ -1,4 +1,7 @@
-"""Tables from standard input: stored in a temporary file, which is removed at the end."""
+"""Tables that can be read once only, such as standard input: stored in a temporary file.
+
+The file is removed at the end.
+"""
 
 from __future__ import annotations
 
@@ -30,40 +33,42 @@ BEGINNINGS = {
 
 @contextmanager
 def table_path(path: Path) -> Iterator[Path]:
-    """Yield the path of a table; ``-`` stands for standard input, which is stored in a file.
+    """Yield the path of a table that can be read several times.
 
-    The file is removed at the end. Errors name standard input instead of it.
+    ``-``, which stands for standard input, and pipes with a name are stored in a file, which is
+    removed at the end. Errors name them instead of it.
     """
-    if path != DASH:
+    if path != DASH and (path.is_file() or path.is_dir() or not path.exists()):
         yield path
         return
-    if sys.stdin.isatty():
+    name = "standard input" if path == DASH else str(path)
+    if path == DASH and sys.stdin.isatty():
         raise ValueError("standard input is a terminal; pipe a table into the command")
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / NAME
-        with plain.open("wb") as file:
-            store(sys.stdin.buffer, file)
+        with plain.open("wb") as file, sys.stdin.buffer if path == DASH else path.open("rb") as it:
+            store(it, file, name)
         named = plain.rename(plain.with_suffix(suffix_of(plain)))
         try:
             yield named
         except (ValueError, OSError) as error:
-            text = str(error).replace(str(named), "standard input")
+            text = str(error).replace(str(named), name)
             raise type(error)(text) from error
 
 
-def store(stream: BinaryIO, file: BinaryIO) -> None:
+def store(stream: BinaryIO, file: BinaryIO, name: str = "standard input") -> None:
     """Copy a stream to a file; ``ValueError`` if it is empty, or does not end in time."""
     size = 0
     while block := stream.read(BLOCK):
         size += len(block)
         if size > limits.MOST_BYTES:
             raise ValueError(
-                f"standard input has more than {limits.MOST_BYTES / 1e6:,.0f} MB; save it to a "
+                f"{name} has more than {limits.MOST_BYTES / 1e6:,.0f} MB; save it to a "
                 "file, and name the file"
             )
         file.write(block)
     if not size:
-        raise ValueError("standard input is empty; pipe a table into the command")
+        raise ValueError(f"{name} is empty; pipe a table into the command")
 
 
 def suffix_of(path: Path) -> str:

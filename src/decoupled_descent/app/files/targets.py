@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.checks import LARGEST, LIKELY_CLASSES, ROWS_PER_CLASS
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS
 from decoupled_descent.tables.columns.styles import number_style
 from decoupled_descent.tables.columns.values import (
     LIKELY,
@@ -39,6 +39,10 @@ CLASSES = 100  # the most classes
 #: Missing values among numbers; among text they are probably classes.
 ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
+
+#: Fourth powers of larger numbers, of which the standard error of a squared error is made, are
+#: outside the range of float64. So are those of numbers below its inverse.
+LARGEST = 1e70
 
 
 def check_target(names: list[str], target: str) -> None:
@@ -176,6 +180,10 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
             raise BadCellError(
                 f"{name}, row {large.index[0]}: {large.iloc[0]:g} is beyond ±{LARGEST:g}; correct "
                 "it or delete the row"
+            )
+        if 0 < labels.abs().max() < 1 / LARGEST:
+            raise ValueError(
+                f"{name} has no number beyond ±{1 / LARGEST:g}; multiply it by a power of ten"
             )
     counts = labels.value_counts()
     if len(counts) == 1:

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 
 from decoupled_descent.app.files import limits
-from decoupled_descent.app.files.limits import need_pyarrow
+from decoupled_descent.app.files.limits import need
 from decoupled_descent.app.files.packing import blocks_of, kind_of_file
 from decoupled_descent.app.files.text import HEAD, decodes, recognise, records
 from decoupled_descent.tables.columns.values import is_number
@@ -81,7 +81,7 @@ class TextFile:
     """
 
     def __init__(self, path: Path, usual: str = "") -> None:
-        need_pyarrow("a table that is read in pieces")
+        need("pyarrow", "a table that is read in pieces")
         self.path, self.size = path, path.stat().st_size
         if kind_of_file(path).packing:
             self.size = sum(map(len, blocks_of(path, in_memory=False)))

@@ -26,10 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import is_finite_number
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.mixture import Mixture
-from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.members.interface import KeptRows
 from decoupled_descent.tables.search.fits import SearchResult
 
@@ -130,16 +128,6 @@ class Jackknife:
         lower = -quantiles(self.residuals - models, weights, level)
         return torch.stack([lower, quantiles(self.residuals + models, weights, level)], 2)
 
-    def check(self, mixture: Mixture, outputs: int) -> None:
-        """Raise ``ValueError`` if the shapes do not match those of a mixture."""
-        maps = {id(member.features): len(member.theta.T) for member in mixture.members}
-        shapes = [value.shape[1] for value in (self.residuals, *self.features, *self.moves)]
-        wanted = [outputs, *maps.values(), *[outputs] * len(mixture.members)]
-        right = shapes == wanted and len(self.others) == len(mixture.others)
-        require(right, "its left-out rows do not match its members")
-        for (_, model), kept in zip(mixture.others, self.others, strict=True):
-            model.check_kept(kept.matrix)
-
     def changes(self, mixture: Mixture, X: Any | None) -> Tensor:
         """μ₋ᵢ(x) − μ(x), shape (m, s, K); for these rows themselves if X is None."""
         total, maps = torch.zeros(()), iter(self.features)
@@ -215,24 +203,14 @@ def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[st
 
 
 def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Jackknife:
-    """Restore a jackknife from a file, or raise ``ValueError``."""
+    """Restore a jackknife from a file that was checked."""
     single = [tensors[f"jackknife.{name}"].clone() for name in SINGLE]
     lists = []
     for name in ("features", "moves", "others"):
         starts = f"jackknife.{name}."
         keys = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
         lists.append(tuple(tensors[f"{starts}{number}"].clone() for number in keys))
-    (residuals, weights, groups), constant = single, content["jackknife"]["constant"]
-    rows, matrices = len(residuals), [residuals, *lists[0], *lists[1]]
-    right = is_finite_number(constant) and all(
-        len(value) == rows and value.dtype == torch.float64 and bool(value.isfinite().all())
-        for value in (weights, *matrices)
-    )
-    right = right and groups.dtype == torch.int64 and groups.shape == weights.shape == (rows,)
-    right = right and all(value.ndim == 2 for value in matrices) and rows > 0
-    right = right and int(groups.min()) >= 0 and int(groups.max()) < rows
-    right = right and all(len(matrix) == rows for matrix in lists[2])
-    require(right, "its left-out rows do not match")
-    others = tuple(KeptRows(matrix) for matrix in lists[2])
-    features, moves, _ = lists
-    return Jackknife(residuals, weights, groups, float(constant), features, moves, None, others)
+    residuals, weights, groups = single
+    features, moves, matrices = lists
+    constant, others = float(content["jackknife"]["constant"]), tuple(map(KeptRows, matrices))
+    return Jackknife(residuals, weights, groups, constant, features, moves, None, others)

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import is_finite_number
 from decoupled_descent.objective.losses import Loss
-from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.features.candidates import restore
 from decoupled_descent.tables.features.interface import Features
 from decoupled_descent.tables.members.catalogue import restore_member
 from decoupled_descent.tables.members.interface import Member as ModelOfMember
 from decoupled_descent.tables.members.interface import SelectedColumn
+from decoupled_descent.tables.schema import require
 from decoupled_descent.tables.search.fits import (
     SearchResult,
     row_count,
@@ -120,43 +119,26 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: Loss, outputs: int) -> Mixture:
-    """Restore a mixture, or raise ``ValueError`` if parts do not match."""
+    """Restore a mixture from a file that was checked."""
     require(content["loss"] == loss.name, f"it has the loss {content['loss']!r:.20}")
-    maps = []
-    for number, settings in enumerate(content["maps"]):
-        parts = _starting_with(f"map.{number}.", tensors)
-        finite = all(v.isfinite().all() for v in parts.values() if v.is_floating_point())
-        require(finite, "a feature map has numbers that are not finite")
-        maps.append(restore(settings, parts))
+    maps = [
+        restore(settings, _starting_with(f"map.{number}.", tensors))
+        for number, settings in enumerate(content["maps"])
+    ]
     members = []
-    for index, member in enumerate(content["members"]):
-        theta, bias = (tensors[f"member.{index}.{name}"].clone() for name in ("theta", "bias"))
-        features, share, ridge = maps[member["map"]], member["share"], member["ridge"]
-        wanted = (outputs, len(features.map_.shift))
-        right = theta.shape == wanted and bias.shape == wanted[:1] and is_finite_number(share)
-        right = right and is_finite_number(ridge) and ridge > 0
-        require(right, "its coefficients do not match its features")
-        finite = bool(theta.isfinite().all() and bias.isfinite().all())
-        require(finite and 0 <= share <= 1, "its coefficients or shares are not valid")
-        members.append(Member(float(share), features, theta, bias, float(ridge)))
-    others = _rebuild_others(content["others"], tensors, max(outputs, 2 * loss.has_classes))
-    total = sum(member.share for member in members) + sum(other.share for other in others)
-    rows = content["rows"]
-    require(abs(total - 1) <= 1e-6, "the shares of its members do not sum to 1")
-    require(is_finite_number(rows) and rows > 0, f"its number of rows is {rows!r:.20}")
-    return Mixture(loss, tuple(members), rows, others)
-
-
-def _rebuild_others(
-    content: Any, tensors: dict[str, Tensor], width: int
-) -> tuple[OtherMember, ...]:
-    """Restore members of other kinds, whose predictions have ``width`` columns."""
-    others = []
-    for index, about in enumerate(content):
-        share, parts = about["share"], _starting_with(f"other.{index}.", tensors)
-        require(is_finite_number(share) and 0 < share <= 1, "its shares are not valid")
-        others.append(OtherMember(float(share), restore_member(about["model"], parts, width)))
-    return tuple(others)
+    for k, about in enumerate(content["members"]):
+        theta, bias = (tensors[f"member.{k}.{name}"].clone() for name in ("theta", "bias"))
+        share, ridge = float(about["share"]), float(about["ridge"])
+        members.append(Member(share, maps[about["map"]], theta, bias, ridge))
+    width = max(outputs, 2 * loss.has_classes)
+    others = tuple(
+        OtherMember(
+            float(about["share"]),
+            restore_member(about["model"], _starting_with(f"other.{k}.", tensors), width),
+        )
+        for k, about in enumerate(content["others"])
+    )
+    return Mixture(loss, tuple(members), content["rows"], others)
 
 
 def _starting_with(start: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

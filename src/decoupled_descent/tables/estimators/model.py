@@ -33,9 +33,3 @@ class Training(NamedTuple):
     best: int  # the ridge that was kept
     stop_reason: str
     candidates: Sequence[dict[str, Any]]  # all that were compared
-
-
-def require(right: Any, what: str) -> None:
-    """Raise ``ValueError`` for a model file unless something about it is right."""
-    if not right:
-        raise ValueError(f"{what}; train the model again")

@@ -19,8 +19,8 @@ from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.tables.estimators.jackknife import describe_jackknife, rebuild_jackknife
-from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.features.scaling import CLIP
+from decoupled_descent.tables.schema import require
 
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
 INTERVAL = "estimated_test_error_interval_"
@@ -97,7 +97,6 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     require(clip == CLIP, f"outliers were cut off at {clip!r:.20} instead of {CLIP:g} deviations")
     estimator._jackknife = rebuild_jackknife(content, tensors)
     count, names = content["columns_in"], content["feature_names"]
-    require(type(count) is int and count > 0, f"it has {count!r:.20} columns")
     estimator.n_features_in_ = count
     if names is not None:
         right = len(names) == count and all(isinstance(name, str) for name in names)
@@ -105,12 +104,10 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if "medians" in tensors:
         estimator._medians = _array(tensors, "medians")
-        right = estimator._medians.shape == (count,) and np.isfinite(estimator._medians).all()
-        require(right, "the medians do not match the columns")
     if estimator._task == "classification":
         estimator.classes_ = _rebuild_classes(content["classes"])
         estimator.calibration_ = _rebuild_calibration(content["calibration"])
-        estimator.decision_rule_ = _rebuild_rule(content["decision_rule"])
+        estimator.decision_rule_ = DecisionRule(*content["decision_rule"])
     else:
         _rebuild_targets(estimator, content)
     _rebuild_training(estimator, content, tensors)
@@ -194,13 +191,6 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     require(right, "its calibration is not valid")
     stated, seen, count = map(tuple, bins)
     return Calibration(stated, seen, count, *map(float, numbers))
-
-
-def _rebuild_rule(content: Any) -> DecisionRule:
-    right = isinstance(content, list) and len(content) == 2 and is_finite_number(content[0])
-    right = right and 0 < content[0] < 1 and type(content[1]) is int and content[1] in (0, 1)
-    require(right, f"its decision rule is {content!r:.40}")
-    return DecisionRule(float(content[0]), content[1])
 
 
 def _describe_classes(estimator: Any) -> dict[str, Any]:

@@ -27,9 +27,9 @@ from decoupled_descent.tables.columns.frames import as_frame
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
-from decoupled_descent.tables.estimators.model import require
 from decoupled_descent.tables.estimators.newton_model import NewtonModel
 from decoupled_descent.tables.estimators.parts import describe_estimator, rebuild_estimator
+from decoupled_descent.tables.schema import check_model, require
 from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_tensors, write_tensors
 
 ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
@@ -234,8 +234,8 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
 
 def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     task, target = content["task"], content["target"]
-    if task not in ESTIMATORS or not (target is None or isinstance(target, str)):
-        raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not valid")
+    require(isinstance(task, str) and task in ESTIMATORS, f"its task is {task!r:.40}")
+    check_model(content, {name: value.numpy() for name, value in tensors.items()})
     described = content["columns"]
     columns = None if described is None else Columns.from_dict(described)
     estimator: Any = ESTIMATORS[task]()
@@ -277,8 +277,6 @@ def _rebuild_model(estimator: Any, content: dict[str, Any], tensors: dict[str, T
     loss, outputs = estimator._loss
     try:
         model = NewtonModel.restore(content, tensors, get_loss(loss), outputs)
-        if estimator._jackknife.moves:
-            estimator._jackknife.check(model.mixture, outputs)
         with np.errstate(all="ignore"):
             predictions = model.predict(np.zeros((2, estimator.n_features_in_)))
     except (RuntimeError, IndexError) as error:

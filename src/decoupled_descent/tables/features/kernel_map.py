@@ -200,24 +200,15 @@ class Kernel(Features):
 
         Args:
             settings: The plain settings.
-            tensors: The tensors by name. ``ValueError`` if these do not fit together.
+            tensors: The tensors by name, which were checked.
         """
-        try:
-            kernel = cls(**{name: settings[name] for name in cls.parameter_names()})
-            kernel.check()
-            kernel.columns_ = ColumnScales.restore(settings["columns"], tensors)
-            kernel.map_ = FeatureMap(*(tensors[name] for name in FeatureMap._fields))
-            inputs = width = len(kernel.columns_.keep)
-            if not kernel._columns_only:
-                kernel.landmark_rows_ = tensors["landmarks"]
-                kernel.units_ = Units(*map(float, settings["units"]))
-                inputs, width = kernel.landmark_rows_.shape
-        except (KeyError, TypeError) as problem:
-            raise ValueError(f"saved features are incomplete: {problem}") from problem
-        r = len(kernel.map_.values)
-        sizes = (kernel.map_.projection.shape, kernel.map_.shift.shape, width)
-        if sizes != ((inputs, r), (r,), len(kernel.columns_.mean)):
-            raise ValueError("saved features do not fit together: their tensors have other shapes")
+        kernel = cls(**{name: settings[name] for name in cls.parameter_names()})
+        kernel.check()
+        kernel.columns_ = ColumnScales.restore(settings["columns"], tensors)
+        kernel.map_ = FeatureMap(*(tensors[name] for name in FeatureMap._fields))
+        if not kernel._columns_only:
+            kernel.landmark_rows_ = tensors["landmarks"]
+            kernel.units_ = Units(*map(float, settings["units"]))
         return kernel
 
     def check(self) -> None:

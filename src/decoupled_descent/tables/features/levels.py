@@ -117,10 +117,6 @@ class Levels(Features):
         """Restore the kernel and the levels."""
         kernel = Kernel.restore(settings["kernel"], tensors)
         columns, values = tensors["level_columns"], tensors["level_values"]
-        right = columns.dtype == torch.int64 and values.dtype == torch.float64
-        right = right and columns.ndim == 1 and columns.shape == values.shape
-        if not right or bool((columns < 0).any()):
-            raise ValueError("the levels of a feature map do not match")
         made = cls(kernel.kind, kernel.scale, kernel.landmarks, kernel.seed)
         made.columns_, made.values_, made.kernel_ = columns, values, kernel
         made.map_ = kernel.map_

@@ -72,10 +72,6 @@ class AnyEstimator(Member):
         """Refuse, as :meth:`state` does."""
         raise ValueError("a file cannot hold estimators of other libraries")
 
-    def check_kept(self, matrix: Tensor) -> None:
-        """Refuse, as :meth:`restore` does."""
-        raise ValueError("a file cannot hold estimators of other libraries")
-
 
 @dataclass(frozen=True)
 class EstimatorRecipe:

@@ -153,14 +153,10 @@ class Member(ABC):
     @classmethod
     @abstractmethod
     def restore(cls, settings: Any, tensors: dict[str, Tensor], width: int) -> Self:
-        """Make the member again from its state, or raise ``ValueError`` if parts do not match.
+        """Make the member again from its state, which ``tables/schema.py`` has checked.
 
         ``width`` is the number of columns of its predictions.
         """
-
-    @abstractmethod
-    def check_kept(self, matrix: Tensor) -> None:
-        """Raise ``ValueError`` if the matrix of :class:`KeptRows` from a file does not match."""
 
 
 class MemberFit(NamedTuple):

@@ -29,20 +29,3 @@ def leaves_of(
         node[active] = at
         active = active[feature[at] >= 0]
     return node.reshape(len(X), count)
-
-
-def are_consistent(
-    feature: NDArray[np.int32],
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    roots: NDArray[np.int64],
-    columns: int,
-) -> bool:
-    """Whether nodes lead to later nodes of the arrays, so that every path ends."""
-    nodes, inner = len(feature), feature >= 0
-    here = np.arange(nodes)[inner]
-    good = roots.ndim == 1 and len(roots) > 0 and roots.min() >= 0 and roots.max() < nodes
-    good = good and feature.min() >= -1 and feature.max() < columns
-    for after in (left[inner], right[inner]):
-        good = good and bool((after > here).all() and (after < nodes).all())
-    return bool(good)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring, is_finite_number
+from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.losses import Loss, get_loss
 from decoupled_descent.tables.members.interface import (
     Floats,
@@ -129,33 +129,10 @@ class SparseLinear(Member):
         return about, tensors
 
     @classmethod
-    def restore(cls, settings: Any, tensors: dict[str, Tensor], width: int) -> Self:
-        """Check the shapes of all arrays."""
-        parts = {name: tensors[name].clone() for name in ARRAYS}
-        loss, penalty = get_loss(settings["loss"]), settings["penalty"]
-        count, outputs = len(parts["columns"]), 1 if loss.binary else width
-        folds = len(parts["fold_bias"])
-        wanted = {
-            "columns": (count,), "mean": (count,), "scale": (count,), "theta": (count, outputs),
-            "bias": (outputs,), "fold_theta": (folds, count, outputs),
-            "fold_bias": (folds, outputs),
-        }  # fmt: skip
-        right = all(
-            parts[name].dtype == dtype and parts[name].shape == wanted[name]
-            for name, dtype in ARRAYS.items()
-        )
-        right = right and all(bool(value.isfinite().all()) for value in parts.values())
-        right = right and bool((parts["scale"] > 0).all() and (parts["columns"] >= 0).all())
-        if not right or not is_finite_number(penalty) or folds < 1:
-            raise ValueError("the coefficients of a sparse linear model do not match")
-        return cls(loss, float(penalty), **{name: each.numpy() for name, each in parts.items()})
-
-    def check_kept(self, matrix: Tensor) -> None:
-        """Numbers of folds."""
-        right = matrix.dtype == torch.int64 and matrix.ndim == 1
-        right = right and int(matrix.min()) >= 0 and int(matrix.max()) < len(self.fold_bias)
-        if not right:
-            raise ValueError("its left-out rows do not match its sparse linear model")
+    def restore(cls, settings: Any, tensors: dict[str, Tensor], width: int) -> Self:  # noqa: ARG003
+        """Take the loss, the penalty and all arrays."""
+        arrays = {name: tensors[name].numpy() for name in ARRAYS}
+        return cls(get_loss(settings["loss"]), float(settings["penalty"]), **arrays)
 
 
 class PathStep(NamedTuple):

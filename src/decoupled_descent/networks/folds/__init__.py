@@ -1,0 +1,1 @@
+"""Copies of a network that leave folds out, as one tensor dimension."""

@@ -1,0 +1,1 @@
+"""Every row left out along the whole path of the training."""

@@ -1,0 +1,260 @@
+"""Training of whole networks step by step, and the run that it returns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.checks import outside, whole_number
+from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.evaluation.output_scale import OutputScale
+from decoupled_descent.evaluation.outputs import Labels
+from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.frozen import split_frozen
+from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.known_labels import label_level
+from decoupled_descent.networks.modules import as_network, call_layers
+from decoupled_descent.networks.path.derivatives import Network
+from decoupled_descent.networks.path.run import PathRun, outputs_of
+from decoupled_descent.networks.run import Start
+from decoupled_descent.objective import Objective
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.rows.tensors import as_tensor
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.loop import Trainee
+from decoupled_descent.training.metadata import continued, made_with
+
+
+class NetworkTrainee(Trainee):
+    """A network during training."""
+
+    remedy = (
+        "The steps are too long for this network: let the algorithm choose the damping, pass a "
+        "larger ridge or a smaller rate, standardise the columns and the labels, or use the best "
+        "step of this run"
+    )
+
+    @property
+    def alarm(self) -> str | None:
+        """The warning at the end of a run that diverged, or whose estimate errs, else None."""
+        if self.reason is StopReason.DIVERGED or self.best.info.estimates:
+            return self.message if self.reason is StopReason.DIVERGED else None
+        notes = self.best.info.notes
+        error = abs(notes["drift"]) + notes["lost_error"]
+        return (
+            "the runs without single rows are too far from the run with all rows to be followed "
+            f"(at step {self.best.index} the train error errs by about {error:.2g}; "
+            f"{notes['lost']:.0f} rows are lost): pass a smaller rate, a larger ridge, or use "
+            "CrossFit"
+        )
+
+
+def fit_network(
+    X: Any,
+    y: Any,
+    model: nn.Module | Objective,
+    algorithm: Any,
+    *,
+    loss: Any = None,
+    steps: int = 60,
+    test: tuple[Any, Any] | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    seed: int | None = 0,
+    progress: bool | None = None,
+    state: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    weights: Any = None,
+    groups: Any = None,
+    independent_start: bool = False,
+) -> PathRun:
+    """Train a whole network, and record the error of every iterate; see :func:`fit`.
+
+    Args:
+        X: n rows of any shape. Training follows its dtype and device; for whole numbers (tokens),
+            those of the model.
+        y: Labels, n rows.
+        model: Any module whose outputs for a row depend on that row alone; it is copied. Or an
+            objective that was made by :meth:`Objective.of_model`.
+        algorithm: :class:`DecoupledGaussNewton`.
+        loss: A name, a function of outputs and labels that returns one value per row, or a
+            criterion of PyTorch.
+        steps: T, the number of iterates; the first is the start.
+        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
+        callbacks: One or several.
+        seed: Draws further starts, and the rows that are followed.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+        state: Continue from a state, ``run.state``.
+        checkpoint: A folder, or a :class:`Checkpoint`.
+        weights: The weight of each row in the loss.
+        groups: Rows with the same number are left out together.
+        independent_start: Say that the weights of the module do not come from these rows.
+
+    Returns:
+        The run.
+
+    Example:
+        >>> import torch, decoupled_descent as dd
+        >>> X, y = torch.randn(30, 1, 6, 6), torch.arange(30) % 3
+        >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3))
+        >>> algorithm = dd.DecoupledGaussNewton(ridge=1.0)
+        >>> run = fit_network(X, y, model, algorithm, loss="cross_entropy", steps=3)
+        >>> run.train_error.shape, run.predict(X).shape
+        (torch.Size([3]), torch.Size([30, 3]))
+    """
+    whole_number("steps", steps)
+    callbacks = as_callbacks(callbacks)
+    module, loss = described(model, loss)
+    X, y = rows_and_labels(X, y)
+    module, y = unwrapped_module(module), labels_for(loss, y)
+    rows, network = prepared(X, y, module, loss, weights, groups)
+    start: dict[str, Any] = {"seed": seed} if state is None else {"state": state}
+    if state is None:
+        state = algorithm.init(rows, network, seed=seed)
+    else:
+        _check_state(state, network)
+    trainee = NetworkTrainee(network, algorithm, state, callbacks)  # type: ignore[arg-type]
+    held_out = _held_out(test, network)
+    saver = None
+    if (folder := as_checkpoint(checkpoint)) is not None:
+        asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps}
+        saver = Saver(folder, [trainee], asked | start | {"rows": rows, "test": held_out})
+    with progress_bar(steps, _description(algorithm, network, rows), progress) as advance:
+        _train(trainee, network, rows, steps, held_out, advance, saver)
+    if (alarm := trainee.alarm) is not None:
+        warnings.warn(alarm, DivergenceWarning, outside())
+    run: PathRun = PathRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[assignment]
+    return replace(run, start=_start(network, rows, independent_start))
+
+
+def prepared(
+    X: Any, y: Any, model: nn.Module, loss: Any, weights: Any = None, groups: Any = None
+) -> tuple[Examples, Network]:
+    """Rows and network, checked; frozen layers at the beginning are computed here, once."""
+    rows = as_examples(X, y, model, weights, groups)
+    frozen = split_frozen(model)
+    if frozen is None:
+        return rows, as_network(model, loss, rows)
+    frozen.layers.to(rows.like)
+    rows = rows.with_inputs(call_layers(frozen.features, rows.X))
+    network = as_network(frozen.rest, loss, rows)
+    network.frozen = frozen
+    return rows, network
+
+
+def as_examples(X: Any, y: Any, model: nn.Module, weights: Any, groups: Any) -> Examples:
+    """The rows, checked, in the dtype of X; in that of the model where X has whole numbers."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    return Examples(X, y, weights, groups, dtype)
+
+
+def _train(
+    trainee: NetworkTrainee,
+    network: Network,
+    rows: Examples,
+    steps: int,
+    test: tuple[Tensor, Tensor] | None,
+    advance: Callable[[int, str], None],
+    saver: Saver | None,
+) -> None:
+    """Make the steps; Ctrl-C keeps what was reached."""
+    try:
+        if trainee.reason is not None:  # it ended in an earlier call
+            return
+        trainee.metadata = continued(trainee.metadata, made_with(rows))  # type: ignore[arg-type]
+        for index in range(len(trainee.history.train_error), steps):
+            error = _test_error(network, trainee.state, test)
+            trainee.record(*trainee.algorithm.step(trainee.state, rows, network), error)  # type: ignore[arg-type]
+            if trainee.reason is not None:
+                break
+            if saver is not None:
+                saver(index)
+            advance(index + 1, f"lowest train error {trainee.best.train_error:.4f}")
+        else:
+            trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
+        if saver is not None:
+            saver.write()
+    except KeyboardInterrupt:  # the saved state stays: the next call continues it
+        if not trainee.settle():
+            raise
+        trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {trainee.last.index}")
+    finally:
+        if saver is not None:
+            saver.close()
+
+
+def described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
+    """The module and the loss, from whatever describes them."""
+    if not isinstance(model, Objective):
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model={model!r} must be a torch.nn.Module")
+        return model, loss
+    if model.source is None:
+        raise ValueError(
+            "this objective has a head alone; pass the whole module, fit(X, y, model, …, loss=…), "
+            "or Objective.of_model(model, loss)"
+        )
+    if loss is not None:
+        raise ValueError(f"loss={loss!r} is given twice; the objective has {model.loss.name!r}")
+    return model.source, model.loss
+
+
+def _labels(rows: Examples, trainee: NetworkTrainee, loss: Any) -> Labels:
+    """The labels of the rows that are followed."""
+    some = rows.followed(trainee.last.state.followed, trainee.last.info.preactivations.shape[1])
+    scale = OutputScale.of(loss, rows.y)
+    weights = rows.weights[some.rows] if rows.weighted else None
+    return Labels(rows.y[some.rows], scale, weights, some.group if rows.grouped else None)
+
+
+def _start(network: Network, rows: Examples, independent: bool) -> Start:
+    """Whether the module knows the labels before any step."""
+    shaped = lambda outputs, y: network.losses(outputs.reshape(len(y), -1), y)  # noqa: E731
+    return Start(label_level(network.module, shaped, rows.X, rows.y), independent)
+
+
+def _description(algorithm: Any, network: Network, rows: Examples) -> str:
+    return f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
+
+
+def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor] | None:
+    """Check the test set, and bring it to the dtype and the device of the network."""
+    if test is None:
+        return None
+    if not isinstance(test, tuple | list) or len(test) != 2:
+        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
+    X, y = (as_tensor(f"test[{k}]", each) for k, each in enumerate(test))
+    if X.ndim == 0 or len(X) != len(y):
+        raise ValueError(
+            f"test has {len(X)} rows but {len(y)} labels; it must have as many of both"
+        )
+    like = network.start
+    X, y = (each.to(like) if each.is_floating_point() else each.to(like.device) for each in (X, y))
+    return X, y.to(like) if y.dtype == torch.bool else y
+
+
+def _test_error(network: Network, state: Any, test: tuple[Tensor, Tensor] | None) -> float | None:
+    if test is None:
+        return None
+    outputs = outputs_of(network, state, test[0])
+    with torch.no_grad():
+        return float(network.losses(outputs, test[1]).mean())
+
+
+def _check_state(state: Any, network: Network) -> None:
+    """Raise ``ValueError`` when this is no state of such a network."""
+    paths = getattr(state, "paths", None)
+    if not paths:
+        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
+    if paths[0].beta.shape != network.start.shape:
+        raise ValueError(
+            f"state has {len(paths[0].beta)} parameters but the model has {network.size} that are "
+            "trained; continue with the model that the state comes from"
+        )

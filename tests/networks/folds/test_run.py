@@ -1,0 +1,77 @@
+"""What a run has."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn import metrics
+from torch import nn
+
+from decoupled_descent.networks.folds.cross_fit import CrossFit
+from tests.networks.problems import perceptron, rows
+
+
+@pytest.fixture(scope="module")
+def run():
+    X, y = rows()
+    cross = CrossFit(
+        perceptron(), nn.CrossEntropyLoss(), lambda p: torch.optim.AdamW(p, lr=0.05), 5
+    )
+    return cross.fit(X, y, 20)
+
+
+def test_curves(run):
+    assert run.train_error.shape == run.fitted_error.shape == run.train_error_stderr.shape == (21,)
+    assert run.train_error[run.best_step] == run.train_error.min()
+    assert run.selection_bias == run.error - float(run.train_error.min())
+    assert repr(run).startswith("CrossFitRun(5 folds, 21 evaluations, out-of-fold error 0.")
+
+
+def test_the_note_says_how_much_too_high(run):
+    best = run.best_step
+    gap = float(run.train_error[best] - run.fitted_error[best])
+    assert run.sample_size_bias == pytest.approx(gap / 9)
+    assert "The copies see 80 % of the rows." in run.note
+    assert f"{run.sample_size_bias:.2g} higher" in run.note
+
+
+def test_metrics_are_those_of_the_outputs(run):
+    _, y = rows()
+    said = run.outputs.argmax(1)
+    assert run.estimate("accuracy").value == pytest.approx(metrics.accuracy_score(y, said))
+    kappa = run.estimate(metrics.cohen_kappa_score)
+    assert kappa.value == pytest.approx(metrics.cohen_kappa_score(y, said))
+    assert run.estimate("log_loss").value == pytest.approx(run.error)
+    assert run.estimate("log_loss").stderr == pytest.approx(run.stderr)
+
+
+def test_modules(run):
+    X, _ = rows()
+    model, mean = run.to_module(), run.to_module(mean=True)
+    torch.testing.assert_close(run.predict(X, batch_size=7), model(X).detach())
+    members = torch.stack([member(X) for member in mean.members])
+    assert len(members) == 6
+    torch.testing.assert_close(mean(X), members.mean(0))
+    torch.testing.assert_close(members[-1], model(X))
+    assert not model.training
+    with torch.no_grad():
+        model[0].weight.zero_()
+    assert run.to_module()[0].weight.abs().sum() > 0
+
+
+def test_the_best_epoch_is_the_one_that_is_there(run):
+    X, _ = rows()
+    torch.testing.assert_close(run.to_module(best=True)(X), run.to_module()(X))
+    torch.testing.assert_close(run.predict(X, best=True), run.predict(X))
+
+
+def test_the_last_epoch_is_there_if_it_was_asked_for():
+    X, y = rows()
+    make = lambda p: torch.optim.AdamW(p, lr=0.5)  # noqa: E731
+    cross = CrossFit(perceptron(), nn.CrossEntropyLoss(), make, 3)
+    last = cross.fit(X, y, epochs=3, best=False)
+    assert last.to_module(best=False)(X).shape == (60, 3)
+    chosen = cross.fit(X, y, epochs=12)
+    assert chosen.best_step < 12
+    with pytest.raises(ValueError, match="best=False asks for the last epoch"):
+        chosen.predict(X, best=False)
