@@ -130,9 +130,14 @@ def test_continued_is_uninterrupted_and_states_do_not_change():
     assert torch.equal(again.estimated_test_error, whole.estimated_test_error[38:])
 
 
-def test_checkpoints(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prox": dd.prox.SoftThreshold(0.1), "accelerated": True, "noise": "row norms"}],
+    ids=["plain", "fista"],
+)
+def test_checkpoints(tmp_path, options):
     X, y, objective = small()
-    algorithm = dd.GradientDescent(0.2, estimate=True)
+    algorithm = dd.GradientDescent(0.2, estimate=True, **options)
     whole = dd.fit(X, y, objective, algorithm, 12)
 
     def fail(step):
