@@ -17,7 +17,7 @@ objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
 
 algorithms = {
     "gradient descent": dd.GradientDescent(lr=0.05),
-    "decoupled descent": dd.DecoupledDescent(lr=0.05, damping=0.9),
+    "decoupled descent": dd.DecoupledDescent(lr=0.05, damping=0.9, noise="row norms"),
 }
 runs = {
     name: dd.fit(X, y, objective, algorithm, steps=150, test=fresh, progress=False)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.descent import GradientDescent as GradientDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
     from decoupled_descent.descent import noise as noise
+    from decoupled_descent.descent import prox as prox
     from decoupled_descent.descent import rules as rules
     from decoupled_descent.evaluation.checks.diagnosis import diagnose as diagnose
     from decoupled_descent.evaluation.evaluate import evaluate as evaluate
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.rows.blocks import Rows as Rows
+    from decoupled_descent.tables import analyses as analyses
     from decoupled_descent.tables import estimators as estimators
     from decoupled_descent.tables import features as features
     from decoupled_descent.tables.estimators import DecoupledClassifier as DecoupledClassifier
@@ -99,6 +101,7 @@ _NAMES = {
 #: Modules that are used as ``dd.heads``, and where they are.
 _MODULES = {
     # models and data
+    "analyses": "tables.analyses",
     "datasets": "datasets",
     "features": "tables.features",
     "heads": "objective.heads",
@@ -109,6 +112,7 @@ _MODULES = {
     # algorithms and their options, the loop, choices among runs
     "descent": "descent",
     "noise": "descent.noise",
+    "prox": "descent.prox",
     "rules": "descent.rules",
     "sweeps": "training.sweeps",
     "training": "training",

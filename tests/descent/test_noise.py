@@ -172,7 +172,7 @@ def test_norms_of_rows_close_the_gap_of_a_strong_signal():
     for seed in range(100):
         X, y = mixture.sample(100, seed=seed)
         test = mixture.sample(2000, seed=1000 + seed)
-        for noise in (None, RowNorms.of_rows(X)):
+        for noise in (None, "row norms"):
             algorithm = dd.DecoupledDescent(0.05, noise=noise)
             result.append(float(dd.fit(X, y, objective, algorithm, 6, seed=seed, test=test).gap[5]))
     plain, modelled = np.array(result).reshape(100, 2).T
@@ -211,6 +211,26 @@ def test_models_of_other_rows(noise, message):
     X, y = binary()
     with pytest.raises(ValueError, match=message):
         dd.fit(X, y, two_layer(), dd.DecoupledDescent(0.1, noise=noise), 2)
+
+
+def test_a_name_is_the_norms_of_the_rows():
+    X, y = binary()
+    for algorithm in (dd.DecoupledDescent, dd.GradientDescent):
+        for size in (None, 6):
+            estimate = {"estimate": True} if algorithm is dd.GradientDescent else {}
+            runs = [
+                dd.fit(
+                    X, y, two_layer(), algorithm(0.1, noise=noise, batch_size=size, **estimate), 5
+                )
+                for noise in ("row norms", RowNorms(), RowNorms(X.square().sum(1)), None)
+            ]
+            first, *others = [run.train_error_stderr for run in runs]
+            errors = [run.evaluation.error for run in runs]
+            torch.testing.assert_close(first, others[0])
+            torch.testing.assert_close(first, others[1])
+            assert errors[0] == pytest.approx(errors[2], rel=1e-12) != errors[3]
+    with pytest.raises(ValueError, match="noise='white' must be 'row norms' or a model"):
+        dd.DecoupledDescent(0.1, noise="white")
 
 
 def test_greedy_descent_keeps_the_noise_of_its_candidates():

@@ -6,7 +6,6 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.descent import responses
-from decoupled_descent.objective import KinkWarning
 from tests.oracles.responses import corrected_preactivations
 from tests.problems import normal
 
@@ -41,6 +40,16 @@ def derivatives(y, a=1.25):
 
 SHARES = np.linspace(0.5, 1.5, N)
 SPECTRUM = np.linspace(0.2, 1.8, D)
+
+
+def soft(threshold):
+    return {
+        "prox": lambda v: np.sign(v) * np.maximum(np.abs(v) - threshold, 0),
+        "slope": lambda v: (np.abs(v) > threshold).astype(float),
+        "spectrum": np.ones(D),
+    }
+
+
 MODELS = {
     "plain": ({"lr": 0.3}, {}),
     "damped": ({"lr": 0.3, "damping": 0.9}, {"damping": 0.9}),
@@ -51,6 +60,23 @@ MODELS = {
     "white": ({"lr": 0.3, "noise": dd.noise.White(1.2 / D)}, {"spectrum": (1.2,)}),
     "row norms": ({"lr": 0.3, "noise": dd.noise.RowNorms(torch.tensor(SHARES))},
                   {"shares": SHARES}),
+    "ista": ({"lr": 0.3, "prox": dd.prox.SoftThreshold(0.4)}, soft(0.12)),
+    "fista": ({"lr": 0.3, "prox": dd.prox.SoftThreshold(0.4), "accelerated": True},
+              soft(0.12) | {"accelerated": True}),
+    "accelerated": ({"lr": 0.3, "accelerated": True}, {"accelerated": True}),
+    "box": ({"lr": 0.3, "damping": 0.9, "prox": dd.prox.Box(-0.5, 1.0)},
+            {"damping": 0.9, "prox": lambda v: np.clip(v, -0.5, 1.0),
+             "slope": lambda v: np.where((v > -0.5) & (v < 1.0), 1.0, 0.0),
+             "spectrum": np.ones(D)}),
+    "ridge": ({"lr": 0.3, "prox": dd.prox.Ridge(0.5)},
+              {"prox": lambda v: v / 1.15, "slope": lambda v: np.ones_like(v) / 1.15,
+               "spectrum": np.ones(D)}),
+    "own map": ({"lr": 0.3, "prox": dd.prox.Entrywise(lambda v, rate: v - rate * v.tanh())},
+                {"prox": lambda v: v - 0.3 * np.tanh(v),
+                 "slope": lambda v: 1 - 0.3 / np.cosh(v) ** 2, "spectrum": np.ones(D)}),
+    "ista, covariance": (
+        {"lr": 0.3, "noise": dd.noise.Covariance(torch.tensor(SPECTRUM)),
+         "prox": dd.prox.SoftThreshold(0.4)}, soft(0.12) | {"spectrum": SPECTRUM}),
 }  # fmt: skip
 
 
@@ -104,9 +130,14 @@ def test_continued_is_uninterrupted_and_states_do_not_change():
     assert torch.equal(again.estimated_test_error, whole.estimated_test_error[38:])
 
 
-def test_checkpoints(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prox": dd.prox.SoftThreshold(0.1), "accelerated": True, "noise": "row norms"}],
+    ids=["plain", "fista"],
+)
+def test_checkpoints(tmp_path, options):
     X, y, objective = small()
-    algorithm = dd.GradientDescent(0.2, estimate=True)
+    algorithm = dd.GradientDescent(0.2, estimate=True, **options)
     whole = dd.fit(X, y, objective, algorithm, 12)
 
     def fail(step):
@@ -199,19 +230,113 @@ def test_it_is_diagnosed_like_decoupled_descent():
     assert dd.diagnose(X, y, plain).verdict == "do not trust"
 
 
-def test_kinks_are_refused():
-    X, y, _ = small()
-    objective = dd.Objective(
-        dd.heads.TwoLayer(2, activation=torch.relu, seed=0).double(), "logistic"
-    )
-    algorithm = dd.GradientDescent(0.1, estimate=True)
-    with (
-        pytest.warns(KinkWarning),
-        pytest.raises(ValueError, match="needs a head and a loss without kinks"),
-    ):
-        dd.fit(X, y, objective, algorithm, 3)
-
-
 def test_noise_is_for_the_estimate():
     with pytest.raises(ValueError, match="noise has no effect without estimate=True"):
         dd.GradientDescent(0.1, noise=dd.noise.White(1.0))
+
+
+def huber(outputs, y):
+    gap = (outputs.reshape(y.shape) - y).abs()
+    return torch.where(gap < 1, gap.square() / 2, gap - 0.5)
+
+
+def hinge(outputs, y):
+    return (1 - (2 * y - 1) * outputs.reshape(y.shape)).clamp(min=0)
+
+
+def linear_rows(n, d, seed):
+    w, X = normal(d, seed=seed), normal(n, d, seed=100 + seed) / d**0.5
+    return X, X @ w + normal(n, seed=200 + seed) / 2
+
+
+def flipped(n, d, seed):
+    X, y = dd.mixtures.flipped_classes(d, 2.0, labels=(0.0, 1.0)).sample(n, seed=seed)
+    return X.double(), y.double()
+
+
+def smoothed(loss, width=None):
+    head = dd.heads.Linear()
+    if width is not None:
+        head = dd.heads.TwoLayer(width, activation=torch.relu, seed=0).double()
+    return dd.Objective(head, loss, curvature="smoothed")
+
+
+KINKS = {
+    "absolute": (linear_rows, smoothed("absolute"), {"lr": 0.1}),
+    "huber": (linear_rows, dd.Objective(dd.heads.Linear(), huber), {"lr": 0.3}),
+    "hinge": (flipped, smoothed(hinge), {"lr": 0.2}),
+    "hinge, batches": (flipped, smoothed(hinge), {"lr": 0.1, "batch_size": 100}),
+    "relu": (flipped, smoothed("logistic", 3), {"lr": 0.3}),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_losses_and_heads_with_kinks(name):
+    """Test errors by the formula for new rows: 4000 of them, and eight draws."""
+    make, objective, options = KINKS[name]
+    z, optimism, n = [], [], 500
+    for seed in range(8):
+        X, y = make(n + 4000, n, seed)
+        algorithm = dd.GradientDescent(**options, estimate=True)
+        run = dd.fit(X[:n], y[:n], objective, algorithm, 25, test=(X[n:], y[n:]), seed=seed)
+        z.append((run.estimated_test_error - run.test_error)[-1] / run.train_error_stderr[-1])
+        optimism.append(float(run.test_error[-1] - run.train_error[-1]))
+    assert np.mean(optimism) > 5 * np.std(optimism, ddof=1) / 8**0.5
+    assert abs(float(torch.stack(z).mean())) < 3 * 8**-0.5
+    assert float(torch.stack(z).square().mean().sqrt()) < 1.8
+
+
+@pytest.mark.parametrize("accelerated", [False, True], ids=["ista", "fista"])
+def test_it_is_the_run_without_the_row(accelerated):
+    """Literal refits without a row: the differences fall like 1/n, those of the run do not."""
+    steps, gaps = 12, []
+    algorithm = dd.GradientDescent(
+        0.3, estimate=True, prox=dd.prox.SoftThreshold(0.3), accelerated=accelerated
+    )
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    for n in (100, 400):
+        X, y = linear_rows(n, n, seed=5)
+        y, theta, seen = (y > 0).double(), normal(1, n, seed=6), []
+        dd.fit(X, y, objective, algorithm, steps, theta=theta, callbacks=seen.append)
+        last = seen[-1]
+        plain, ours = X @ last.state.theta[0], last.info.preactivations[:, 0]
+        left_out = torch.arange(0, n, n // 20)
+        literal = []
+        for i in left_out:
+            rest = torch.arange(n) != i
+            options = {"lr": 0.3, "prox": algorithm.prox, "accelerated": accelerated}
+            plain_run = dd.GradientDescent(**options)
+            refit = dd.fit(X[rest], y[rest], objective, plain_run, steps, theta=theta)
+            literal.append(X[i] @ refit.theta[0])
+        literal = torch.stack(literal)
+        gaps.append([(h[left_out] - literal).square().mean().sqrt() for h in (plain, ours)])
+    (plain_small, ours_small), (plain_large, ours_large) = gaps
+    assert ours_small < 0.2 * plain_small
+    assert ours_large < 0.1 * plain_large
+    assert ours_large < 0.6 * ours_small
+
+
+def test_fewer_columns_are_followed_when_memory_is_short(monkeypatch):
+    X, y, objective = xor(100, 300)
+    algorithm = dd.GradientDescent(0.05, estimate=True, prox=dd.prox.SoftThreshold(0.2))
+    every = dd.fit(X, y, objective, algorithm, 12)
+    monkeypatch.setattr(responses, "BYTES", 10**5)
+    fewer = dd.fit(X, y, objective, algorithm, 12)
+    assert len(fewer.state.responses.columns) == 150 < len(every.state.responses.columns) == 300
+    gap = (fewer.estimated_test_error - every.estimated_test_error).abs()
+    assert 0 < float(gap.max()) < 0.2 * float(every.train_error_stderr[-1])
+
+
+def test_options_that_do_not_go_together():
+    X, y, objective = small()
+    rule, prox = dd.rules.SGD(0.1, momentum=0.5), dd.prox.Ridge(1.0)
+    with pytest.raises(ValueError, match="does not go with prox or accelerated"):
+        dd.GradientDescent(0.1, rule=rule, prox=prox)
+    full = dd.noise.Covariance(0.1 + torch.eye(20, dtype=torch.float64))
+    with pytest.raises(ValueError, match="has correlated columns, but a prox"):
+        dd.fit(X, y, objective, dd.GradientDescent(0.1, estimate=True, noise=full, prox=prox), 3)
+    exact = dd.Objective(dd.heads.Linear(), "absolute", curvature="autodiff")
+    with pytest.raises(ValueError, match="needs the curvature of the loss"):
+        dd.fit(X, y, exact, dd.GradientDescent(0.1, estimate=True), 3)
+    with pytest.raises(ValueError, match="state evolution follows linear rules only"):
+        dd.StateEvolution(dd.mixtures.xor(20, 4.0), objective, dd.GradientDescent(0.1, prox=prox))

@@ -4,17 +4,21 @@ import numpy as np
 
 
 def corrected_preactivations(X, gradient, bend, theta, steps, lr, damping=1.0, spectrum=(1.0,),
-                             shares=None, momentum=0.0):  # fmt: skip
+                             shares=None, momentum=0.0, prox=None, slope=None,
+                             accelerated=False):  # fmt: skip
     """h_t and h_t − w Σ_s A_ts ĥ_s of every step, each of shape (T, n, L).
 
-    ``gradient(i, h)`` and ``bend(i, h)`` are ∇Ψ and ∇²Ψ of row i, ``theta`` has shape (d, L).
+    ``gradient(i, h)`` and ``bend(i, h)`` are ∇Ψ and ∇²Ψ of row i, ``theta`` has shape (d, L). With
+    ``prox`` and its derivative ``slope``, θ ↦ (d, L), ``spectrum`` has a value for every column.
+    ``accelerated`` extrapolates as FISTA does.
     """
     n, d = X.shape
     L, shares = theta.shape[1], np.ones(n) if shares is None else shares
     A = [{(0, s): np.zeros((L, L)) for s in range(steps)} for _ in spectrum]
     speeds = [{s: np.zeros((L, L)) for s in range(steps)} for _ in spectrum]
     D, gamma, hats, plain, corrected = {}, {}, [], [], []
-    velocity = np.zeros_like(theta)
+    velocity, before, tau = np.zeros_like(theta), theta, 1.0
+    befores = [{s: np.zeros((L, L)) for s in range(steps)} for _ in spectrum]
     for t in range(steps):
         h = X @ theta
         own = {s: sum(c * a[t, s] for c, a in zip(spectrum, A, strict=True)) / len(spectrum)
@@ -33,13 +37,21 @@ def corrected_preactivations(X, gradient, bend, theta, steps, lr, damping=1.0, s
         hats.append(np.array([gradient(i, h[i]) for i in range(n)]))
         plain.append(h)
         corrected.append(new)
-        for c, a, speed in zip(spectrum, A, speeds, strict=True):
+        velocity = momentum * velocity + X.T @ hats[t]
+        descended = damping * theta - lr * velocity
+        following = (1 + np.sqrt(1 + 4 * tau**2)) / 2
+        further, tau = (tau - 1) / following if accelerated else 0.0, following
+        for k, (c, a, speed) in enumerate(zip(spectrum, A, speeds, strict=True)):
             for s in range(steps):
                 pulled = np.eye(L) if s == t else np.zeros((L, L))
                 for r in range(t + 1):
                     pulled = pulled + c * gamma[t, r] @ a[r, s]
                 speed[s] = momentum * speed[s] + pulled
-                a[t + 1, s] = damping * a[t, s] - lr * speed[s]
-        velocity = momentum * velocity + X.T @ hats[t]
-        theta = damping * theta - lr * velocity
+                change = damping * a[t, s] - lr * speed[s]
+                if slope is not None:
+                    change = slope(descended)[k][:, None] * change
+                a[t + 1, s] = change + further * (change - befores[k][s])
+                befores[k][s] = change
+        kept = descended if prox is None else prox(descended)
+        theta, before = kept + further * (kept - before), kept
     return np.array(plain), np.array(corrected)

@@ -14,7 +14,7 @@ from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.lazy import LazyRows, transition
-from decoupled_descent.descent.noise import Noise
+from decoupled_descent.descent.noise import Noise, as_noise
 from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
 from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
 from decoupled_descent.objective import (
@@ -77,7 +77,8 @@ class DecoupledDescent(Batched):
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
             :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections. By default
-            the noise is i.i.d. with variance 1/d.
+            the noise is i.i.d. with variance 1/d. ``"row norms"`` measures the norms of the rows,
+            which takes out a bias of order 1/n.
         hessian_damping: δ, multiplies steps by ``(|J̄| + δ I)⁻¹``, an inverse of the mean Hessian
             in h (the paper's remark on adaptive Hessian estimation). None, the default, leaves
             steps as they are. With δ, ``lr`` is a fraction of a Newton step.
@@ -100,13 +101,14 @@ class DecoupledDescent(Batched):
 
     g: Direction | None = None
     f: HeadDirection | None = None
-    noise: Noise | None = None
+    noise: Noise | str | None = None
     hessian_damping: float | None = None
     head_folds: int = 0
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
+        as_noise(self.noise)
         delta = self.hessian_damping
         if delta is not None and not real_number("hessian_damping", delta) > 0:
             raise ValueError(f"hessian_damping={delta!r} must be positive")
@@ -114,7 +116,7 @@ class DecoupledDescent(Batched):
     @cached_property
     def _noise(self) -> Noise:
         """The model of the noise; the paper's by default."""
-        return Noise() if self.noise is None else self.noise
+        return as_noise(self.noise)
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> DecoupledState:
         """The state before any update; see :meth:`Algorithm.start`."""

@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from decoupled_descent.descent import responses
 from decoupled_descent.descent.batches import Batched, in_batches
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.noise import Noise
+from decoupled_descent.descent.noise import Noise, as_noise
+from decoupled_descent.descent.prox import Prox, ProximalRule
 from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
 from decoupled_descent.descent.responses import Responses
-from decoupled_descent.descent.rules import Slots, require_linear
-from decoupled_descent.objective import BoundObjective, Parameters
+from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
+from decoupled_descent.objective import BoundObjective, Parameters, smoothed
 from decoupled_descent.rows.blocks import Rows
+
+#: Differences across kinks are at least this share of those of decoupled descent: rows do not move
+#: when descent is at rest.
+NARROWEST = 0.2
 
 
 class GradientState(NamedTuple):
@@ -56,8 +62,13 @@ class GradientDescent(Batched):
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows.
         batch_seed: Draws the batches.
         estimate: Whether to estimate the test error. The rows must have independent noise, as for
-            :class:`DecoupledDescent`, and the head must be smooth.
+            :class:`DecoupledDescent`.
         noise: A model of the noise for the estimate; by default it is i.i.d. with variance 1/d.
+            ``"row norms"`` measures the norms of the rows, which is more accurate for few rows.
+        prox: A map of every entry of θ after each update (:class:`~decoupled_descent.prox.Prox`):
+            a soft threshold, bounds, a ridge. With a soft threshold this is ISTA.
+        accelerated: Whether updates are extrapolated as in FISTA. The iterates are the points at
+            which gradients are taken.
 
     Example:
         >>> import decoupled_descent as dd
@@ -71,11 +82,24 @@ class GradientDescent(Batched):
     """
 
     estimate: bool = False
-    noise: Noise | None = None
+    noise: Noise | str | None = None
+    prox: Prox | None = None
+    accelerated: bool = False
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
+        if self.prox is not None and not isinstance(self.prox, Prox):
+            raise ValueError(
+                f"prox={self.prox!r} must be a map of decoupled_descent.prox, such as "
+                "SoftThreshold(0.1); prox.Entrywise takes a function"
+            )
+        if self.rule is not None and (self.prox is not None or self.accelerated):
+            raise ValueError(
+                f"rule={self.rule!r} does not go with prox or accelerated, which move theta by lr; "
+                "leave it out: accelerated=True is their momentum, prox.Ridge their weight decay"
+            )
+        as_noise(self.noise)
         if self.noise is not None and not self.estimate:
             raise ValueError(
                 "noise has no effect without estimate=True, whose correction it changes"
@@ -92,9 +116,21 @@ class GradientDescent(Batched):
         return self.estimate
 
     @cached_property
+    def _proximal(self) -> ProximalRule | None:
+        """The rule of ISTA and FISTA, if it is asked for."""
+        if self.prox is None and not self.accelerated:
+            return None
+        return ProximalRule(self.lr, self.damping, self.prox, self.accelerated)
+
+    @cached_property
+    def update(self) -> LinearRule:
+        """The rule that moves θ."""
+        return self._proximal or super().update
+
+    @cached_property
     def _noise(self) -> Noise:
         """The model of the noise; the paper's by default."""
-        return Noise() if self.noise is None else self.noise
+        return as_noise(self.noise)
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> GradientState:
         """The state before any update; see :meth:`Algorithm.start`."""
@@ -108,12 +144,18 @@ class GradientDescent(Batched):
         self._noise.check(rows)
         if self.rule is not None:
             require_linear(self.rule, theta)
-        if bound.kinked:
+        if bound.misses_jumps(rows.y):
             raise ValueError(
-                "estimate=True needs a head and a loss without kinks, since it differentiates them "
-                "row by row; use a smooth activation such as GELU, or DecoupledDescent"
+                "estimate=True needs the curvature of the loss, which curvature='autodiff' misses "
+                "at kinks; leave curvature out of the Objective, or pass 'smoothed'"
             )
-        return responses.start(rows, bound.width, self._noise.spectrum(rows), self.update)
+        if self.prox is None:
+            spectrum, columns = self._noise.spectrum(rows), None
+        else:
+            self.prox.check(theta, self.lr)
+            columns = responses.drawn("columns", rows.d, responses.COLUMNS).to(theta.device)
+            spectrum = self._noise.variances(rows)[columns]
+        return responses.start(rows, bound.width, spectrum, self.update, columns)
 
     @in_batches
     def stacked_step(self, state: GradientState, rows: Rows, bound: BoundObjective) -> StackedStep:
@@ -129,7 +171,7 @@ class GradientDescent(Batched):
         info = Info(at.losses, h.T, None, global_error=at.global_error)
         if own is not None:
             info = info if rows.index is not None else self._estimate(state, info, rows, bound)
-            own = self._respond(state, h, at.direction, rows, bound)
+            own = self._respond(state, at, theta, rows, bound)
         return GradientState(theta, a, slots, head_slots, t + 1, own), info
 
     def evaluate(self, state: GradientState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
@@ -152,25 +194,49 @@ class GradientDescent(Batched):
         return Info(at.loss, h, None, pairs=pairs, fitted=float(info.losses.mean()))
 
     def _respond(
-        self, state: GradientState, h: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+        self,
+        state: GradientState,
+        at: PassResult,
+        theta: Tensor,
+        rows: Rows,
+        bound: BoundObjective,
     ) -> Responses:
         """Follow the responses of rows through one update, which may be that of a mini-batch."""
         assert state.responses is not None
-        own = responses.with_rows(state.responses, rows.population)
-        jacobians, y = h.new_zeros(len(own.rows), len(h), len(h)), rows.y
-        if rows.index is None:
-            jacobians = bound.row_jacobians(h.T[own.rows], y[own.rows], state.head)
-        else:
-            drawn, which = (own.rows[:, None] == rows.index).nonzero(as_tuple=True)
-            if len(which):
-                jacobians[drawn] = bound.row_jacobians(h.T[which], y[which], state.head)
-            direction = h.new_zeros(len(h), rows.population).index_copy_(1, rows.index, direction)
-        shares = self._noise.row_shares()
-        shares = None if shares is None else shares[own.rows]
-        ratio = rows.population / rows.d
-        own, pulled = responses.advance(own, jacobians, direction, shares, ratio)
-        scale = self.scale(rows.population, rows.n)
-        return responses.move(own, pulled, self.update, state.step, scale)
+        own = responses.prepared(state.responses, rows.population, bound.kinked)
+        h, direction, n = at.preactivations, at.direction, rows.population
+        jacobians = h.new_zeros(len(own.rows), len(h), len(h))
+        index = slice(None) if rows.index is None else rows.index
+        drawn, which = responses.common(own.rows, rows.index)
+        if len(which):
+            spacing = self._spacing(state.theta, theta, rows) if bound.kinked else None
+            at_rows = (h.T[which], rows.y[which], state.head)
+            jacobians[drawn] = bound.row_jacobians(*at_rows, spacing=spacing)
+        direction = h.new_zeros(len(h), n)
+        direction[:, index] = at.direction
+        shares = self._noise.shares_of(rows)
+        if shares is not None:  # those of rows outside a mini-batch play no part
+            shares = shares.new_ones(len(own.rows)).index_copy_(0, drawn, shares[which])
+        own, pulled = responses.advance(own, jacobians, direction, shares, n / rows.d)
+        scale, rule = self.scale(n, rows.n), self.update
+        if self._proximal is not None and own.columns is not None:
+            rule = self._proximal.along(
+                state.theta[:, own.columns], at.gradient[:, own.columns], scale
+            )
+        return responses.move(own, pulled, rule, state.step, scale)
+
+    def _spacing(self, theta: Tensor, following: Tensor, rows: Rows) -> Tensor:
+        """Steps of differences across kinks, shape (L,).
+
+        Products over several steps contain the chance that a row is at the kink at all of them. So
+        differences must not be wider than what h moves by in an update. With several units, jumps
+        have both signs, and products of narrow differences grow; those of one step are taken then.
+        """
+        widest = smoothed.spacing(self._noise.spread(theta, rows), rows.population)
+        if len(theta) > 1:
+            return widest
+        change = self._noise.spread(following - theta, rows)
+        return torch.maximum(change, NARROWEST * widest)
 
     def assumptions(self) -> frozenset[str]:
         """For the estimate, those of decoupled descent."""
@@ -183,4 +249,9 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
+        if self._proximal is not None:
+            raise ValueError(
+                f"prox={self.prox!r}, accelerated={self.accelerated!r}: state evolution follows "
+                "linear rules only; leave them out (rules.SGD has weight decay and momentum)"
+            )
         return LimitStep(corrected=False, batch_size=self.batch_size)

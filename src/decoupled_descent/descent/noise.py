@@ -66,10 +66,6 @@ class Noise:
         """Return tr C/d; None for one."""
         return None
 
-    def row_shares(self) -> Tensor | None:
-        """Return w, the weight of each row in J̄, shape (n,); None for equal weights."""
-        return None
-
     def coherence(self, rows: Rows) -> float:
         """Return the mean square of z_i·z_j for two rows, as a share of ‖z_i‖² ‖z_j‖²."""
         return 1 / rows.d
@@ -86,6 +82,10 @@ class Noise:
         """Return the eigenvalues of C, all of them or means of groups of equal size, (S,)."""
         return rows.like.new_ones(1)
 
+    def variances(self, rows: Rows) -> Tensor:
+        """Return d times the variance of each column, (d,), if columns are independent."""
+        return self.spectrum(rows).expand(rows.d)
+
     def limit(self) -> Tensor | None:
         """Return C for state evolution, None for the identity, or raise ``ValueError``."""
         return None
@@ -93,14 +93,13 @@ class Noise:
     def spread(self, theta: Tensor, rows: Rows) -> Tensor:
         """Return the standard deviations of the noise in h, √(θ_jᵀCθ_j w̄/d), shape (L,)."""
         variance: Tensor = (theta * self.coloured(theta)).sum(1) / rows.d
-        if (shares := self.row_shares()) is not None:
+        if (shares := self.shares_of(rows)) is not None:
             variance = variance * rows.mean(shares)
         return variance.clamp_min(0).sqrt()
 
     def shares_of(self, rows: Rows) -> Tensor | None:
-        """Return w of these rows, which may be a mini-batch; None for equal weights."""
-        shares = self.row_shares()
-        return shares if shares is None or rows.index is None else shares[rows.index]
+        """Return w, the weights in J̄, of these rows or this mini-batch; None for equal weights."""
+        return None
 
     def memory_direction(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ."""
@@ -191,6 +190,17 @@ class Covariance(Noise):
         groups = torch.tensor_split(values, min(GROUPS, len(values)))
         return torch.stack([group.mean() for group in groups]).to(rows.like)
 
+    def variances(self, rows: Rows) -> Tensor:
+        """Return the diagonal of C; raise ``ValueError`` unless it is all of C."""
+        C = self.limit()
+        diagonal = _diagonal(C)
+        if C.ndim == 2 and not torch.equal(C, torch.diag(diagonal)):
+            raise ValueError(
+                "noise=Covariance(…) has correlated columns, but a prox acts on every column "
+                "alone; pass a diagonal, or leave prox out"
+            )
+        return diagonal
+
     def limit(self) -> Tensor:
         """Return C."""
         if not isinstance(self.matrix, Tensor):
@@ -261,8 +271,15 @@ class White(Noise):
 class RowNorms(Noise):
     r"""Rows whose noise is white with unequal variances: covariance w_i I/d.
 
+    Without ``squares``, w_i = ‖x_i‖²; ``noise="row norms"`` is the same in a word. It is right for
+    noise of equal variance, too. A row with mean μ_i/d has ‖x_i‖² ≈ 1 + ‖μ_i‖²/d². The second term
+    is of order 1/d, and the paper leaves it out. But the row's own term in x_iᵀ Σ_j x_j ĥ_j is all
+    of ‖x_i‖² ĥ_i: a row also moves θ along its own mean. Without it, the train error is too low by
+    order 1/n, the more the stronger the signal (docs/theory/errata.md).
+
     Args:
-        squares: w_i, the squared norm of the noise in each row, shape (n,).
+        squares: w_i, the squared norm of the noise in each row, shape (n,); by default that of the
+            row itself.
 
     Example:
         >>> X, y = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [5.0, 2.0], [5.0, -2.0]]), [0, 0, 1, 1]
@@ -270,11 +287,13 @@ class RowNorms(Noise):
         tensor([2., 2., 8., 8.])
     """
 
-    squares: Tensor
+    squares: Tensor | None = None
     lifts = frozenset({"white noise", "equal norms"})
 
     def __post_init__(self) -> None:
         """Check the norms."""
+        if self.squares is None:
+            return
         check_finite("squares", self.squares)
         if self.squares.ndim != 1 or bool((self.squares < 0).any()):
             raise ValueError(
@@ -307,33 +326,19 @@ class RowNorms(Noise):
             squares[own] = centred.square().sum(1) * (count / (count - 1))
         return cls(squares)
 
-    @classmethod
-    def of_rows(cls, X: Tensor) -> RowNorms:
-        r"""Squared norms of the rows themselves, w_i = ‖x_i‖², for few rows with a strong signal.
-
-        With i.i.d. noise, a row with mean μ_i/d has ‖x_i‖² ≈ 1 + ‖μ_i‖²/d². The second term is of
-        order 1/d, and the paper leaves it out. But the row's own term in x_iᵀ Σ_j x_j ĥ_j is all of
-        ‖x_i‖² ĥ_i: a row also moves θ along its own mean. Without it, the train error is too low by
-        order 1/n, the more the stronger the signal (docs/theory/rates.md).
-
-        Args:
-            X: Features, shape (n, d), with noise of variance 1/d.
-
-        Example:
-            >>> RowNorms.of_rows(torch.tensor([[0.6, 0.8], [1.0, 1.0]])).squares
-            tensor([1., 2.])
-        """
-        return cls(as_floats("X", X).square().sum(1))
-
     def check(self, rows: Rows) -> None:
         """Raise ``ValueError`` when there is not one norm per row."""
+        if self.squares is None:
+            return
         if len(self.squares) != rows.here:
             raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.here} rows")
         _check_like("squares", self.squares, rows)
 
-    def row_shares(self) -> Tensor:
+    def shares_of(self, rows: Rows) -> Tensor:
         """A row counts by w_i."""
-        return self.squares
+        if self.squares is None:
+            return rows.squares.to(rows.like)
+        return self.squares if rows.index is None else self.squares[rows.index]
 
     def limit(self) -> Tensor:
         """Raise ``ValueError``: there is no state evolution for rows of unequal strength."""
@@ -341,6 +346,29 @@ class RowNorms(Noise):
             "noise=RowNorms(…): state evolution has no limit for rows of unequal strength; "
             "leave noise out, or use Covariance"
         )
+
+
+#: Models that need nothing but a name.
+NAMED: dict[str, type[Noise]] = {"row norms": RowNorms}
+
+
+def as_noise(noise: Noise | str | None) -> Noise:
+    """Return the model for what an algorithm was given; the paper's for None.
+
+    Example:
+        >>> type(as_noise("row norms")).__name__
+        'RowNorms'
+    """
+    if noise is None:
+        return Noise()
+    if isinstance(noise, str) and noise in NAMED:
+        return NAMED[noise]()
+    if not isinstance(noise, Noise):
+        raise ValueError(
+            f"noise={noise!r} must be {', '.join(map(repr, NAMED))} or a model of "
+            "decoupled_descent.noise, such as Covariance(C)"
+        )
+    return noise
 
 
 def _diagonal(matrix: Tensor) -> Tensor:

@@ -16,9 +16,12 @@ h_i − Σ_s A_ts ĥ_s,i. The two L × L responses say how θ_t moves with w_s, 
    \Gamma_{tr} A_{rs}(c), \qquad A_{ts} = \text{mean of } c\,A_{ts}(c)
 
 over the eigenvalues c of the noise covariance C, which are all 1 in the paper's model; the weights
-w_i of the rows are 1 there. All of these are averages over rows of the run itself. Training is not
-changed. The first recursion takes T³ L³/3 operations for each row that it follows, so it follows
-some rows only.
+w_i of the rows are 1 there. With a map of every entry of θ (:mod:`decoupled_descent.descent.prox`)
+each column k of the rows has its own A_ts(k), with noise of variance c_k/d. In every update it is
+multiplied by the slope of the map at θ_k. A_ts is the mean of c_k A_ts(k).
+
+All of these are averages over rows of the run itself. Training is not changed. The first recursion
+takes T³ L³/3 operations for each row that it follows, so it follows some rows only.
 
 Decoupled descent subtracts both sums at every step. It needs no responses.
 """
@@ -38,8 +41,14 @@ from decoupled_descent.rows.blocks import Rows
 #: The number of rows whose responses are followed. With 50 of 1000 rows the estimate is off by two
 #: standard errors after 80 steps, with 200 by less than half of one.
 FOLLOWED = 300
-#: When the responses take more than this number of bytes, half of the rows are followed from then
-#: on, but not fewer than ``FEWEST``.
+#: The same where g has kinks: few rows are near one.
+FOLLOWED_AT_KINKS = 1000
+#: The number of columns whose responses are followed, where columns differ.
+COLUMNS = 1000
+#: This number of steps s of Σ_r A_tr D_rs is made in one product.
+PART = 16
+#: When the responses take more than this number of bytes, half of the rows, or of the columns, are
+#: followed from then on, but not fewer than ``FEWEST``.
 BYTES, FEWEST = 2**28, 100
 
 
@@ -53,25 +62,42 @@ class Responses(NamedTuple):
     moved: Tensor  # A_rs(c) of all steps up to the last, shape (S, t L, t L)
     last: Tensor  # A_ts(c) of this step, shape (L, S, t L)
     slots: Slots  # what the update rule carries for it
+    columns: Tensor | None = None  # the columns to which the S values of c belong
 
 
-def start(rows: Rows, width: int, spectrum: Tensor, rule: LinearRule) -> Responses:
+def start(
+    rows: Rows, width: int, spectrum: Tensor, rule: LinearRule, columns: Tensor | None = None
+) -> Responses:
     """Nothing has responded yet. Axes that will grow are empty."""
     like, count = rows.like, len(spectrum)
     followed = torch.zeros(0, dtype=torch.int64, device=like.device)
     last = like.new_zeros(width, count, 0)
     own, past = like.new_zeros(0, 0, 0, width), like.new_zeros(0, rows.n)
     moved = like.new_zeros(count, 0, 0)
-    return Responses(spectrum, followed, past, own, moved, last, rule.slots(last))
+    return Responses(spectrum, followed, past, own, moved, last, rule.slots(last), columns)
 
 
-def with_rows(at: Responses, n: int) -> Responses:
-    """Draw the rows that are followed from all n, if this is the first step."""
+def drawn(what: str, total: int, count: int) -> Tensor:
+    """At most ``count`` of 0 … total − 1, drawn at random and sorted."""
+    order = torch.randperm(total, generator=stream(f"{what} {total}"), device="cpu")
+    return order[:count].sort().values
+
+
+def prepared(at: Responses, n: int, kinked: bool) -> Responses:
+    """Draw the rows that are followed from all n in the first step; later, save memory."""
     if len(at.rows):
-        return at
-    order = torch.randperm(n, generator=stream(f"responses {n}"), device="cpu")
-    followed = order[:FOLLOWED].sort().values.to(at.rows)
+        return _within_memory(at)
+    count = FOLLOWED_AT_KINKS if kinked else FOLLOWED
+    followed = drawn("responses", n, count).to(at.rows)
     return at._replace(rows=followed, own=at.own.new_zeros(0, 0, len(followed), at.own.shape[3]))
+
+
+def common(followed: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Which of the rows that are followed are in a batch, and where they are in it."""
+    if index is None:
+        return torch.arange(len(followed), device=followed.device), followed
+    inside, which = (followed[:, None] == index).nonzero(as_tuple=True)
+    return inside, which
 
 
 def influence(at: Responses) -> Tensor:
@@ -113,8 +139,8 @@ def advance(
     )
     past = torch.cat([at.past, direction])
     own = _with_step(at.own, now)
-    following = Responses(at.spectrum, at.rows, past, own, moved, last, slots)
-    return _within_memory(following), pulled.transpose(0, 1)
+    following = at._replace(past=past, own=own, moved=moved, last=last, slots=slots)
+    return following, pulled.transpose(0, 1)
 
 
 def move(at: Responses, pulled: Tensor, rule: LinearRule, step: int, scale: float) -> Responses:
@@ -133,11 +159,15 @@ def _buffer(own: Tensor) -> Any:
 
 
 def _times(left: Tensor, own: Tensor) -> Tensor:
-    """Σ_r A_tr D_rs, shape (L, t, m, L): one product with all of the buffer that D is part of."""
+    """Σ_r A_tr D_rs, shape (L, t, m, L); D_rs is zero for r < s, so it is made in parts."""
     width, (end, steps, followed, _) = len(left), own.shape
-    buffer = _buffer(own)
-    every = own if buffer is None else buffer[:end]
-    return (left @ every.flatten(1)).reshape(width, -1, followed, width)[:, :steps]
+    buffer, size = _buffer(own), followed * width
+    every = (own if buffer is None else buffer).flatten(1)[:end]
+    parts = [
+        left[:, s * width :] @ every[s * width :, s * size : min(s + PART, steps) * size]
+        for s in range(0, steps, PART)
+    ]
+    return torch.cat([left[:, :0] @ every[:0, :0], *parts], 1).reshape(width, -1, followed, width)
 
 
 def _with_step(own: Tensor, now: Tensor) -> Tensor:
@@ -159,7 +189,19 @@ def _with_step(own: Tensor, now: Tensor) -> Tensor:
 
 
 def _within_memory(at: Responses) -> Responses:
-    """Follow half of the rows if the responses of all have become large."""
-    if at.own.numel() * at.own.element_size() <= BYTES or len(at.rows) < 2 * FEWEST:
-        return at
-    return at._replace(rows=at.rows[::2], own=at.own[:, :, ::2].contiguous())
+    """Follow half of the rows, or of the columns, if the responses of all have become large."""
+    if _bytes(at.own) > BYTES and len(at.rows) >= 2 * FEWEST:
+        at = at._replace(rows=at.rows[::2], own=at.own[:, :, ::2].contiguous())
+    if at.columns is not None and _bytes(at.moved) > BYTES and len(at.columns) >= 2 * FEWEST:
+        at = at._replace(
+            columns=at.columns[::2],
+            spectrum=at.spectrum[::2],
+            moved=at.moved[::2],
+            last=at.last[:, ::2],
+            slots=tuple(slot[:, ::2] if slot.ndim == 3 else slot for slot in at.slots),
+        )
+    return at
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

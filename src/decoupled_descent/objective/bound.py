@@ -44,6 +44,12 @@ class BoundObjective:
         """Whether J̄ is taken by differences across kinks."""
         return self.curvature == "smoothed"
 
+    def misses_jumps(self, y: Tensor) -> bool:
+        """Whether g jumps, but exact second derivatives were asked for, which do not see that."""
+        if self.kinked or self.objective.curvature == "auto":
+            return False
+        return self.objective.has_kinks(y, self.width, self.g)
+
     @property
     def theta(self) -> Tensor | None:
         """θ of the model, where training starts; None for a head alone."""
@@ -128,9 +134,22 @@ class BoundObjective:
         directions = {name: torch.stack([rows.head[name] for rows in results]) for name in heads}
         return torch.stack([rows.loss for rows in results]), directions
 
-    def row_jacobians(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
-        """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L)."""
+    def row_jacobians(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters | None = None,
+        *,
+        spacing: Tensor | None = None,
+    ) -> Tensor:
+        """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L).
+
+        With ``spacing``, shape (L,), they are differences with these steps, across kinks.
+        """
         parameters = self.parameters(h) if parameters is None else parameters
+        if spacing is not None:
+            g = self.g or self.objective.slopes
+            return smoothed.row_jacobians(lambda at: g(at, y, parameters), h, spacing).detach()
         with torch.enable_grad():
             h = h.detach().requires_grad_()
             if self.g is not None:

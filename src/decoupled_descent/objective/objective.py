@@ -226,7 +226,7 @@ class Objective:
         probed = g is None or self._check_direction(g, y, width, like)
         curvature = self.curvature
         if curvature == "auto":
-            kinked = probed and self._has_kinks(y, width, g)
+            kinked = probed and self.has_kinks(y, width, g)
             smooth = "structured" if self.closed_form and g is None else "autodiff"
             curvature = "smoothed" if kinked else smooth
             if kinked and jacobian:
@@ -263,7 +263,7 @@ class Objective:
         else:
             check_rows_one_by_one(self.loss, outputs, y)
 
-    def _has_kinks(self, y: Tensor, width: int, g: Direction | None) -> bool:
+    def has_kinks(self, y: Tensor, width: int, g: Direction | None) -> bool:
         """Whether g, by default ∇_hΨ, jumps somewhere, or may do so after training."""
         if g is not None:
             return kinks.values_jump(g, self.parameters, width, y)

@@ -13,7 +13,7 @@ against noise (∝ 1/√(nδ)), so the estimate is consistent as n grows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -34,10 +34,21 @@ def mean_jacobian(
         >>> mean_jacobian(lambda h: (h > 0).float(), h, torch.tensor([0.25])).round(decimals=1)
         tensor([[0.5000]])
     """
-    columns = []
+    means = [
+        change.mean(0) if weights is None else weights @ change / len(h)
+        for change in _changes(g, h, steps)
+    ]
+    return torch.stack(means, 1)
+
+
+def row_jacobians(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Tensor:
+    """The same differences row by row, shape (n, L, L)."""
+    return torch.stack(list(_changes(g, h, steps)), 2)
+
+
+def _changes(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Iterator[Tensor]:
+    """Difference quotients of g along each coordinate, shape (n, L)."""
     for coordinate, step in enumerate(steps.tolist()):
         shift = torch.zeros_like(h[:1])
         shift[0, coordinate] = step
-        change = (g(h + shift) - g(h - shift)) / (2 * step)
-        columns.append(change.mean(0) if weights is None else weights @ change / len(h))
-    return torch.stack(columns, 1)
+        yield (g(h + shift) - g(h - shift)) / (2 * step)
