@@ -22,11 +22,11 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from studies.ways import models, networks, tables
+from studies.ways import fits, models, networks, tables
 from studies.ways.common import WAYS, Now
 
 #: The modules that add ways to the list.
-PARTS = {one.PART: one for one in (networks, tables, models)}
+PARTS = {one.PART: one for one in (networks, tables, models, fits)}
 
 
 def tried(one):
