@@ -1,4 +1,4 @@
-"""Derivatives of layers that are written out, against those of ``torch.func``."""
+"""Derivatives of sequences of layers that are written out, against those of ``torch.func``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.objective.losses import Loss, get_loss
-from tests.networks.path_problems import close
+from tests.networks.path_problems import compare_products, two_networks
 
 CUBES = Loss("cubes", lambda outputs, y: (outputs.reshape(len(y), -1).sum(1) - y).pow(4))
 IMAGES = {
@@ -22,82 +21,12 @@ IMAGES = {
     ),
     "perceptron": lambda: nn.Sequential(nn.Flatten(), nn.Linear(2 * 9 * 7, 3)),
 }
-MIDDLES = {
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "relu": nn.ReLU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "norm": lambda: nn.LayerNorm(5),
-    "linear": lambda: nn.Linear(5, 5, bias=False),
-}
-
-
-def made(build, shape, loss, y):
-    """The same network with the layers written out, and with the derivatives of torch.func."""
-    torch.manual_seed(0)
-    model, X = build().double(), torch.randn(7, *shape, dtype=torch.float64)
-    fast = Network(model, loss, X)
-    fast.measure(X)
-    hidden = nn.Sequential(Hidden(model))
-    slow = Network(hidden, loss, X)
-    slow.measure(X)
-    return fast, slow, X, y
-
-
-class Hidden(nn.Module):
-    """A module whose layers cannot be seen."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x):
-        return self.inner(x)
-
-
-def check(fast, slow, X, y):
-    betas = fast.start + 0.3 * torch.randn(5, fast.size, dtype=torch.float64)
-    along, weights = torch.randn(5, fast.size).double(), torch.rand(5, 7).double()
-    count = fast.outputs(fast.start, X).shape[1]
-    assert fast.by_layers
-    assert not slow.by_layers
-    for name, given in {
-        "copy_outputs": (betas, X),
-        "own_outputs": (betas, X[:5]),
-        "own_directions": (betas, X[:5], along),
-        "direction": (betas[0], X, along[0]),
-    }.items():
-        close(getattr(fast, name)(*given), getattr(slow, name)(*given))
-    for step in (None, along[0], along):
-        with slow.differentiable():
-            wanted = slow.residuals(betas, X, y, weights, step)
-        for found, own in zip(fast.residuals(betas, X, y, weights, step), wanted, strict=True):
-            close(found, own)
-    jacobians = [
-        torch.cat([part for _, part in each.jacobians(betas[0], X, count)]) for each in (fast, slow)
-    ]
-    close(*jacobians)
-
-
-@pytest.mark.parametrize("middle", MIDDLES)
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
-def test_layers_of_a_perceptron(middle, loss):
-    build = lambda: nn.Sequential(  # noqa: E731
-        *(nn.Linear(4, 5), MIDDLES[middle](), nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 1))
-    )
-    check(*made(build, (4,), get_loss(loss), (torch.arange(7) % 2).double()))
 
 
 @pytest.mark.parametrize("images", IMAGES)
 @pytest.mark.parametrize("loss", [get_loss("cross_entropy"), CUBES], ids=["entropy", "cubes"])
 def test_layers_of_images(images, loss):
-    check(*made(IMAGES[images], (2, 9, 7), loss, torch.arange(7) % 3))
-
-
-def test_a_norm_of_the_rows_themselves():
-    build = lambda: nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 2))  # noqa: E731
-    check(*made(build, (4,), get_loss("squared"), torch.randn(7, 2).double()))
+    compare_products(*two_networks(IMAGES[images], (2, 9, 7), loss, torch.arange(7) % 3))
 
 
 def frozen_in_the_middle():
@@ -125,11 +54,11 @@ def of_an_unusual_kind():
     "build", [frozen_in_the_middle, used_twice, with_a_hook, of_an_unusual_kind]
 )
 def test_other_networks_are_left_to_torch(build):
-    fast, _, _, _ = made(build, (4,), get_loss("squared"), torch.zeros(7))
+    fast, _, _, _ = two_networks(build, (4,), get_loss("squared"), torch.zeros(7))
     assert not fast.by_layers
 
 
 def test_a_linear_layer_of_tokens_is_left_to_torch():
     model = nn.Sequential(nn.Linear(4, 5), nn.Flatten(), nn.Linear(15, 1))
-    fast, _, _, _ = made(lambda: model, (3, 4), get_loss("squared"), torch.zeros(7))
+    fast, _, _, _ = two_networks(lambda: model, (3, 4), get_loss("squared"), torch.zeros(7))
     assert not fast.by_layers

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from decoupled_descent.networks.path.layers import Layer, layer_of
 
 Parts = Sequence[Tensor]
-#: The numbers of all layers for a few copies: 1 MB in float32, so that they stay in the cache.
-CACHED = 2**20
+#: The numbers of all layers for a few copies: 8 MB in float32. A quarter of it costs overhead, and
+#: with twice as many they leave the cache.
+CACHED = 2**21
 #: At least this many copies, of fewer rows where they are long.
 FEW = 4
 

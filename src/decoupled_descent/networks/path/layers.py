@@ -93,45 +93,26 @@ class Convolution(Linear):
 
     def unfolded(self, x: Tensor) -> Tensor:
         """Patches of all places and rows, (m, channels × patch, places × n)."""
-        padded = self._padded(x)
-        views = [self._view(padded, *at) for at in self._offsets()]
-        self._places = views[0].shape[2:4]
-        return torch.stack(views, 2).reshape(len(x), x.shape[1] * len(views), -1)
+        (up, left), (height, width) = self.module.padding, self.module.kernel_size
+        padded = functional.pad(x, (0, 0, left, left, up, up)) if up or left else x
+        down, right = self.module.stride
+        patches = padded.unfold(2, height, down).unfold(3, width, right)
+        self._places = patches.shape[2:4]
+        return patches.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(x), x.shape[1] * height * width, -1)
 
     def folded(self, gradient: Tensor, shape: torch.Size) -> Tensor:
         """Add the gradients of all patches that contain a pixel."""
-        (up, left), (height, width) = self.module.padding, shape[2:4]
-        result = gradient.new_zeros(
-            *(len(gradient), shape[1], height + 2 * up, width + 2 * left, shape[4])
-        )
-        offsets = self._offsets()
-        rows, columns = self._sizes(result)
-        patches = gradient.reshape(
-            len(gradient), shape[1], len(offsets), rows, columns, shape[4]
-        ).unbind(2)
-        for at, part in zip(offsets, patches, strict=True):
-            self._view(result, *at).add_(part)
-        return result[:, :, up : up + height, left : left + width]
-
-    def _offsets(self) -> list[tuple[int, int]]:
-        height, width = self.module.kernel_size
-        return [(a, b) for a in range(height) for b in range(width)]
-
-    def _padded(self, x: Tensor) -> Tensor:
-        up, left = self.module.padding
-        return functional.pad(x, (0, 0, left, left, up, up)) if up or left else x
-
-    def _sizes(self, padded: Tensor) -> tuple[int, int]:
-        sizes = zip(padded.shape[2:4], self.module.kernel_size, self.module.stride, strict=True)
-        rows, columns = ((size - patch) // stride + 1 for size, patch, stride in sizes)
-        return rows, columns
-
-    def _view(self, padded: Tensor, a: int, b: int) -> Tensor:
-        """The pixel (a, b) of all patches."""
-        (rows, columns), (down, right) = self._sizes(padded), self.module.stride
-        return padded[
-            :, :, a : a + down * (rows - 1) + 1 : down, b : b + right * (columns - 1) + 1 : right
-        ]
+        (up, left), (height, width) = self.module.padding, self.module.kernel_size
+        (down, right), (rows, columns) = self.module.stride, self._places
+        sizes = shape[2] + 2 * up, shape[3] + 2 * left
+        result = gradient.new_zeros(len(gradient), shape[1], *sizes, shape[4])
+        patches = gradient.reshape(*result.shape[:2], height, width, rows, columns, -1)
+        for a in range(height):
+            for b in range(width):
+                ends = a + down * (rows - 1) + 1, b + right * (columns - 1) + 1
+                pixels = result[:, :, a : ends[0] : down, b : ends[1] : right]
+                pixels.add_(patches[:, :, a, b])
+        return result[:, :, up : up + shape[2], left : left + shape[3]]
 
     def _shaped(self, result: Tensor, x: Tensor) -> Tensor:
         return result.reshape(*result.shape[:2], *self._places, -1)
