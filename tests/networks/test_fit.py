@@ -128,3 +128,12 @@ def test_noise_of_another_variance_than_that_of_the_rows_is_noticed():
     with pytest.warns(ScalingWarning, match=r"in 9 columns has norm 3: pass White\(0.1"):
         dd.fit(X / 3, y, tanh_network(9, 3), algorithm, 3, loss="logistic")
     dd.fit(X, y, tanh_network(9, 3), algorithm, 3, loss="logistic")  # no warning
+
+
+def test_a_function_that_averages_is_the_criterion():
+    X, y = rows(50, 3, 3)
+    model = tanh_network(3, 3, 3)
+    losses = (nn.CrossEntropyLoss(), nn.functional.cross_entropy)
+    one, other = (dd.fit(X, y, model, loss=loss, steps=4) for loss in losses)
+    torch.testing.assert_close(one.train_error, other.train_error)
+    assert one.estimate("accuracy").value == other.estimate("accuracy").value

@@ -93,8 +93,8 @@ class LargeGroup:
     def _outputs(self, values: Tensor) -> Tensor | None:
         """V_GG times the solution; None if conjugate gradients do not converge.
 
-        They solve (V⁻¹ − W) y = values, with the approximate inverse V. A vector is a pair (y, V⁻¹y),
-        so that V⁻¹ is never needed.
+        They solve (V⁻¹ − W) y = values, with the approximate inverse V. A vector is a pair
+        (y, V⁻¹y), so that V⁻¹ is never needed.
         """
         found = conjugate_gradients(
             lambda pair: (pair[1] - self._bend(pair[0]), values.new_zeros(())),
