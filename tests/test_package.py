@@ -97,3 +97,29 @@ def test_training_brings_no_slow_library():
 
 def test_only_public_names_are_listed():
     assert not {"Any", "TYPE_CHECKING", "import_module"} & set(dir(dd))
+
+
+PAPER = """
+import sys, torch
+import decoupled_descent as dd
+mixture = dd.mixtures.xor(dimension=20, snr=4.0)
+X, y = mixture.sample(60, seed=0)
+objective, algorithm = dd.Objective(dd.heads.Product(a=1.0), "logistic"), dd.DecoupledDescent(0.05)
+run = dd.fit(X, y, objective, algorithm, 5)
+run.evaluation.verdict, run.estimate("accuracy"), dd.diagnose(X, y, run)
+dd.StateEvolution(mixture, objective, algorithm, ratio=1.0).run(3, theta=torch.randn(2, 20))
+dd.sweep(X, y, objective, {"one": algorithm}, steps=4)
+model = torch.nn.Sequential(torch.nn.Linear(20, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+dd.fit(X, y, model, loss="logistic", steps=3).evaluation
+dd.CrossFit(model, "logistic", lambda p: torch.optim.AdamW(p), 5).fit(X, y, 2).evaluation
+others = ("sklearn", "pandas", "typer", "rich", "jinja2", "joblib", "pyarrow", "matplotlib")
+print([name for name in others if name in sys.modules])
+"""
+
+
+def test_the_library_of_the_paper_needs_torch_numpy_and_scipy_only():
+    """What tables and the application need is imported where these begin."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PAPER], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert ended.stdout.split("\n")[-2] == "[]"

@@ -13,7 +13,6 @@ from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.command import app
-from decoupled_descent.training import StopReason
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -31,9 +30,9 @@ def run_blocks(page, **names):
 
 def test_python_blocks_run():
     names = run_blocks(README)
-    assert names["run"].stop_reason is not StopReason.STEPS
-    assert names["result"].names[names["result"].best_index] == "0.95"
-    assert bool(names["theory"].test_error.isfinite().all())
+    run, theory = names["run"], names["theory"]  # the limit of what the run shows
+    gap = (run.train_error - theory.test_error).abs()
+    assert float(gap.mean()) < 0.1  # 1000 rows leave the saddle a few steps earlier or later
 
 
 def test_own_loop_in_pytorch():

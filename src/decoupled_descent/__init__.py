@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.descent import noise as noise
     from decoupled_descent.descent import rules as rules
     from decoupled_descent.evaluation.checks.diagnosis import diagnose as diagnose
+    from decoupled_descent.evaluation.evaluate import evaluate as evaluate
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.networks.fit import fit as fit
     from decoupled_descent.networks.folds.cross_fit import CrossFit as CrossFit
@@ -45,6 +46,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.rows.blocks import Rows as Rows
+    from decoupled_descent.tables import analyses as analyses
     from decoupled_descent.tables import estimators as estimators
     from decoupled_descent.tables import features as features
     from decoupled_descent.tables.estimators import DecoupledClassifier as DecoupledClassifier
@@ -68,6 +70,7 @@ _NAMES = {
     "DecoupledClassifier": "tables.estimators",
     "DecoupledRegressor": "tables.estimators",
     "diagnose": "evaluation.checks.diagnosis",
+    "evaluate": "evaluation.evaluate",
     "load_model": "tables.estimators.saving",
     "read_table": "app.files.reading",
     "save_model": "tables.estimators.saving",
@@ -97,6 +100,7 @@ _NAMES = {
 #: Modules that are used as ``dd.heads``, and where they are.
 _MODULES = {
     # models and data
+    "analyses": "tables.analyses",
     "datasets": "datasets",
     "features": "tables.features",
     "heads": "objective.heads",

@@ -96,3 +96,23 @@ def test_the_default_device_does_not_matter():
     wanted = dd.evaluation.winners_curse(losses)
     with torch.device("meta"):
         assert dd.evaluation.winners_curse(losses) == wanted
+
+
+def test_the_price_of_choice_counts_groups_and_weights():
+    rng = np.random.default_rng(0)
+    alone = rng.normal(size=(5, 50))
+    price = dd.evaluation.comparison.price_of_choice
+    twice = [np.repeat(one, 2) for one in alone]
+    groups, ones = np.repeat(np.arange(50), 2), np.ones(50)
+    assert price(twice, groups=groups) == pytest.approx(price(list(alone)))
+    assert price(list(alone), weights=3 * ones) == pytest.approx(price(list(alone)))
+    assert price(twice) < 0.9 * price(list(alone))
+    assert price([alone[0]]) == 0
+
+
+def test_all_pairs():
+    y = np.arange(30.0)
+    models = {name: dd.evaluate(predictions=y + k, y=y) for k, name in enumerate("abc")}
+    pairs = dd.evaluation.comparison.all_pairs(models)
+    assert list(pairs) == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert pairs["a", "c"].difference == pytest.approx(-4)

@@ -7,8 +7,9 @@ either error, and it is the relevant one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import interval
 from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
-from decoupled_descent.evaluation.means import jackknife, mean_with_stderr, of_means
+from decoupled_descent.evaluation.means import jackknife, mean_with_stderr, of_means, unit_values
 from decoupled_descent.evaluation.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def compare(one: Evaluation, other: Evaluation, metric: Metric | None = None) ->
     else:
         name, mean, stderr = _difference(one, other, metric)
     return Comparison(name, mean, stderr, interval(mean, stderr))
+
+
+def all_pairs(candidates: Mapping[str, Evaluation]) -> dict[tuple[str, str], Comparison]:
+    """Compare each pair of models that have names."""
+    pairs = combinations(candidates, 2)
+    return {(a, b): compare(candidates[a], candidates[b]) for a, b in pairs}
 
 
 def _difference(
@@ -210,3 +217,22 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
     lowest, winners = replayed.min(1)
     optimism = max(0.0, float((shrunk[winners] - lowest).mean()))
     return CorrectedError(error + optimism, stderr, optimism)
+
+
+def price_of_choice(losses: Sequence[Any], weights: Any = None, groups: Any = None) -> float:
+    """How much higher the error of the best of several models is than it seems.
+
+    That of :func:`winners_curse`, with rows that have weights and belong to groups.
+
+    Args:
+        losses: Losses of the rows, shape (n,), for each model.
+        weights: Weights of the rows, shape (n,).
+        groups: The number of the group of each row, shape (n,).
+
+    Example:
+        >>> losses = list(np.random.default_rng(0).random((20, 400)))
+        >>> 0.01 < price_of_choice(losses) < 0.05
+        True
+    """
+    values = np.stack([unit_values(one, weights, groups) for one in losses])
+    return winners_curse(torch.from_numpy(values)).optimism if len(values) > 1 else 0.0

@@ -22,6 +22,7 @@ from decoupled_descent.evaluation.metric_objects import as_function
 from decoupled_descent.evaluation.metrics import METRICS, MeanMetric, Takes
 
 if TYPE_CHECKING:
+    from decoupled_descent.evaluation.estimate import Metric
     from decoupled_descent.evaluation.evaluation import Evaluation
 
 Floats = NDArray[np.float64]
@@ -51,6 +52,60 @@ class Metered(NamedTuple):
     ends: tuple[float, float] | None = None
     interval: Callable[[float, float], tuple[float, float]] = interval
     without: Floats | None = None  # the metric without each unit, if that was computed
+
+
+def metered(evaluation: Evaluation, metric: Metric, blocks: int) -> tuple[str, Metered]:
+    """The name of a metric, and its value with a standard error."""
+    if isinstance(metric, str) and (found := _of_losses(evaluation, metric)) is not None:
+        return metric, found
+    if evaluation.periods is not None:
+        return _of_next_period(evaluation, metric, blocks)
+    if isinstance(metric, str):
+        name, found = metric, by_name(evaluation, metric)
+    else:
+        name, found = by_function(evaluation, metric, blocks)
+    if evaluation.right is not None and name in ("accuracy", "error_rate"):
+        correct = evaluation.decisions == evaluation.labels
+        value, stderr = share_with_stderr(
+            correct, evaluation.weights, evaluation.groups, evaluation.right
+        )
+        value = value if name == "accuracy" else 1 - value
+        found = found._replace(value=value, stderr=stderr)
+    return name, found._replace(stderr=evaluation.widening * found.stderr)
+
+
+def _of_next_period(evaluation: Evaluation, metric: Metric, blocks: int) -> tuple[str, Metered]:
+    """A metric of the next period, from those of the periods in which it is defined."""
+    known, problem = [], None
+    for one in evaluation.by_period:
+        try:
+            known.append(metered(one, metric, blocks))
+        except ValueError as error:  # a period may have one class only
+            problem = error
+    if not known:
+        raise problem or ValueError("there are no periods")
+    value, stderr, _ = evaluation.next_of([(found.value, found.stderr) for _, found in known])
+    name, first = known[0]
+    if first.interval is share_interval:
+        value = min(max(value, 0.0), 1.0)
+    return name, Metered(value, stderr, len(evaluation.losses), None, first.interval)
+
+
+def _of_losses(evaluation: Evaluation, metric: str) -> Metered | None:
+    """A metric that is a function of the mean of our losses; else None."""
+    kind = METRICS.get(metric)
+    if kind is None or kind.of_mean is None or not evaluation.loss or not evaluation.is_finite:
+        return None
+    if METRICS[evaluation.loss].takes is not kind.takes or np.ndim(evaluation.labels) > 1:
+        return None
+    said = evaluation.kind.given(kind.takes, evaluation.predictions, evaluation.decisions)
+    rows = kind.rows(evaluation.labels, said)
+    of_mean, given = kind.of_mean, (rows, evaluation.row_weights)
+    step = 1e-6 * abs(evaluation.error) + 1e-300
+    rise = of_mean(evaluation.error + step, *given) - of_mean(evaluation.error - step, *given)
+    low, high = sorted(of_mean(end, *given) for end in evaluation.interval)
+    stderr = abs(rise) / (2 * step) * evaluation.stderr
+    return Metered(of_mean(evaluation.error, *given), stderr, len(evaluation.values), (low, high))
 
 
 def by_name(evaluation: Evaluation, metric: str) -> Metered:

@@ -12,27 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import error_interval, share_interval
+from decoupled_descent.checks import error_interval
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.checks.of_evaluations import findings_of
-from decoupled_descent.evaluation.comparison import Comparison, compare
+from decoupled_descent.evaluation.comparison import Comparison, all_pairs, compare
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
-from decoupled_descent.evaluation.estimation import BLOCKS, Metered, by_function, by_name
+from decoupled_descent.evaluation.estimation import BLOCKS, metered
 from decoupled_descent.evaluation.forecast import Next, next_mean
 from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
 from decoupled_descent.evaluation.means import (
     Mean,
     effective_count,
     mean_with_stderr,
-    share_with_stderr,
     unit_values,
 )
-from decoupled_descent.evaluation.metrics import METRICS
+from decoupled_descent.evaluation.showing import as_dict, as_html, drawn
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -71,6 +72,11 @@ class Evaluation:
         refits: How many models were fitted for this.
         notes: Numbers that the training measured, by name, for the checks.
         given: Findings of checks that were made elsewhere.
+        influence: How far the prediction of each row moves when the row is left out, shape (n,);
+            None if that was not computed.
+        reason: Why the predictions were not obtained by a formula; empty if they were.
+        candidates: The evaluations of all models among which this one was chosen, by name …
+        chosen: … and its own name.
 
     Example:
         >>> from decoupled_descent.evaluation import Evaluation
@@ -100,6 +106,10 @@ class Evaluation:
     refits: int = 0
     notes: Mapping[str, float] = field(default_factory=dict)
     given: tuple[Finding, ...] = ()
+    influence: Floats | None = None
+    reason: str = ""
+    candidates: Mapping[str, Evaluation] = field(default_factory=dict)
+    chosen: str = ""
 
     @classmethod
     def of(cls, labels: Any, predictions: Any, kind: Kind = PROBABILITIES, **others: Any) -> Self:
@@ -130,6 +140,22 @@ class Evaluation:
             f"Evaluation({self.error_name} {self.error:.4g} ({low:.4g} to {high:.4g}), "
             f"{len(self.losses)} rows, {self.how}, {self.verdict})"
         )
+
+    def _repr_html_(self) -> str:
+        """The error and the verdict as a table, for notebooks."""
+        return as_html(self)
+
+    def plot(self) -> Figure:
+        """Draw what the predictions are worth, with 95 % intervals.
+
+        Probabilities: how often classes occur where they are predicted, and the ROC curve of two
+        classes. Classes: how many rows of each class are recognised. Numbers: true and predicted
+        numbers, and the mean error by the prediction.
+
+        Returns:
+            A figure; ``dd.plotting.save_figure`` writes it to a file.
+        """
+        return drawn(self)
 
     # The error
 
@@ -171,12 +197,13 @@ class Evaluation:
         """The variance of the loss of a new row, with large losses that have not occurred."""
         if self.variance is not None:
             return self.variance
-        if self.loss != self.kind.metric or np.ndim(self.labels) > 1 or not self._is_finite:
+        if self.loss != self.kind.metric or np.ndim(self.labels) > 1 or not self.is_finite:
             return 0.0
         return self.kind.least_variance(self.values, self.predictions, self.weights)
 
     @property
-    def _is_finite(self) -> bool:
+    def is_finite(self) -> bool:
+        """Whether all losses are finite."""
         return bool(np.isfinite(self.losses).all())
 
     @cached_property
@@ -289,7 +316,7 @@ class Evaluation:
             is a jackknife over rows, or groups, widened because each row trains the models that
             predict the others.
         """
-        name, found = self._metered(metric, blocks)
+        name, found = metered(self, metric, blocks)
         ends = found.ends
         if ends is None:
             ends = math.nan, math.nan
@@ -297,54 +324,6 @@ class Evaluation:
                 ends = found.interval(found.value, found.stderr)
         verdict, reasons = self.verdict, self.reasons
         return Estimate(found.value, found.stderr, ends, name, found.units, verdict, reasons)
-
-    def _metered(self, metric: Metric, blocks: int) -> tuple[str, Metered]:
-        """The name of a metric, and its value with a standard error."""
-        if isinstance(metric, str) and (found := self._of_losses(metric)) is not None:
-            return metric, found
-        if self.periods is not None:
-            return self._of_next_period(metric, blocks)
-        if isinstance(metric, str):
-            name, found = metric, by_name(self, metric)
-        else:
-            name, found = by_function(self, metric, blocks)
-        if self.right is not None and name in ("accuracy", "error_rate"):
-            correct = self.decisions == self.labels
-            value, stderr = share_with_stderr(correct, self.weights, self.groups, self.right)
-            value = value if name == "accuracy" else 1 - value
-            found = found._replace(value=value, stderr=stderr)
-        return name, found._replace(stderr=self.widening * found.stderr)
-
-    def _of_next_period(self, metric: Metric, blocks: int) -> tuple[str, Metered]:
-        """A metric of the next period, from those of the periods in which it is defined."""
-        known, problem = [], None
-        for one in self.by_period:
-            try:
-                known.append(one._metered(metric, blocks))
-            except ValueError as error:  # a period may have one class only
-                problem = error
-        if not known:
-            raise problem or ValueError("there are no periods")
-        value, stderr, _ = self.next_of([(found.value, found.stderr) for _, found in known])
-        name, first = known[0]
-        if first.interval is share_interval:
-            value = min(max(value, 0.0), 1.0)
-        return name, Metered(value, stderr, len(self.losses), None, first.interval)
-
-    def _of_losses(self, metric: str) -> Metered | None:
-        """A metric that is a function of the mean of our losses; else None."""
-        kind = METRICS.get(metric)
-        if kind is None or kind.of_mean is None or not self.loss or not self._is_finite:
-            return None
-        if METRICS[self.loss].takes is not kind.takes or np.ndim(self.labels) > 1:
-            return None
-        rows = kind.rows(self.labels, self.kind.given(kind.takes, self.predictions, self.decisions))
-        of_mean, given = kind.of_mean, (rows, self.row_weights)
-        step = 1e-6 * abs(self.error) + 1e-300
-        rise = of_mean(self.error + step, *given) - of_mean(self.error - step, *given)
-        low, high = sorted(of_mean(end, *given) for end in self.interval)
-        stderr = abs(rise) / (2 * step) * self.stderr
-        return Metered(of_mean(self.error, *given), stderr, len(self.values), (low, high))
 
     def compare(self, other: Evaluation, metric: Metric | None = None) -> Comparison:
         """Compare with another model on the same rows.
@@ -361,6 +340,11 @@ class Evaluation:
             interval.
         """
         return compare(self, other, metric)
+
+    @property
+    def comparisons(self) -> dict[tuple[str, str], Comparison]:
+        """All pairs of candidates, by their names."""
+        return all_pairs(self.candidates)
 
     # Whether to believe it
 
@@ -397,27 +381,8 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Error, score, how, and the verdict with its findings, for JSON."""
-        score = self.estimate(self.kind.score) if np.ndim(self.labels) == 1 else None
-        low, high = self.interval
-        return {
-            "metric": self.loss or "loss",
-            "error": self.error,
-            "stderr": self.stderr,
-            "interval": [low, high],
-            "score": None if score is None else _described(score),
-            "rows": len(self.losses),
-            "effective_rows": self.count,
-            "how": self.how,
-            "refits": self.refits,
-            "optimism": self.optimism,
-            "diagnosis": self.diagnosis.to_dict(),
-        }
+        return as_dict(self)
 
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.to_dict(), default=float, indent=2)
-
-
-def _described(estimate: Estimate) -> dict[str, Any]:
-    names = ("metric", "value", "stderr", "interval")
-    return {name: getattr(estimate, name) for name in names}

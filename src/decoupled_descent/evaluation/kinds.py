@@ -34,6 +34,13 @@ class Kind(ABC):
     score: ClassVar[str]
     has_classes: ClassVar[bool] = True
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the kind is the same, also after a copy to another process."""
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
     def losses(self, labels: Any, predictions: Any) -> Floats:
         """The loss of each row, shape (n,)."""
         return METRICS[self.metric].rows(labels, predictions)[:, 0]

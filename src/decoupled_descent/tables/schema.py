@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from decoupled_descent.checks import is_finite_number
 
 KERNELS = ("linear", "rbf", "matern", "laplace", "laplace1", "poly2", "arccos")
+#: Classes of feature maps whose arrays are checked here; those of a kernel name no class.
+MAPS = ("Kernel", "Levels")
 #: By how much shares of a file may differ from a sum of 1.
 ROUNDED = 1e-6
 
@@ -125,7 +127,7 @@ def check_model(content: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         number, ridge = member["map"], member["ridge"]
         require(is_count(number, 0) and number < len(ranks), f"member {k} has the map {number!r}")
         require(is_finite_number(ridge) and ridge > 0, f"member {k} has the ridge {ridge!r:.20}")
-        part = Part(f"member.{k}.", arrays, used, {**known, "r": ranks[number]})
+        part = Part(f"member.{k}.", arrays, used, _with_rank(known, ranks[number]))
         part.check(theta=Numbers(("K", "r")), bias=Numbers(("K",)))
     others = [
         _check_other(Part(f"other.{k}.", arrays, used, dict(known)), other["model"])
@@ -144,6 +146,11 @@ def check_model(content: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
     require(used >= set(arrays), f"it has numbers of no use: {sorted(set(arrays) - used)!s:.60}")
 
 
+def _with_rank(sizes: Mapping[str, int], rank: int | None) -> dict[str, int]:
+    """Sizes with that of the features, if it is known."""
+    return dict(sizes) if rank is None else {**sizes, "r": rank}
+
+
 def _list(mixture: Any, name: str) -> Sequence[Any]:
     parts: Sequence[Any] = mixture[name]
     require(isinstance(parts, list) and (parts or name == "others"), f"it has no list of {name}")
@@ -157,8 +164,14 @@ def _check_shares(members: Sequence[Any]) -> None:
     require(right and abs(sum(shares) - 1) <= ROUNDED, "the shares of its members are not valid")
 
 
-def _check_map(part: Part, settings: Any) -> int:
-    """Check a feature map; return the number of its features."""
+def _check_map(part: Part, settings: Any) -> int | None:
+    """Check a feature map; return the number of its features, None for a map of another class.
+
+    Such a map, which is added to the library, checks its own arrays.
+    """
+    if "map" in settings and settings["map"] not in MAPS:
+        part.used |= {name for name in part.arrays if name.startswith(part.name)}
+        return None
     if part.has("level_columns"):
         part.check(
             level_columns=Numbers(("l",), "int64", low=0, below="d"), level_values=Numbers(("l",))
@@ -288,7 +301,10 @@ def _check_other(part: Part, settings: Any) -> tuple[Part, Numbers | None]:
 
 
 def _check_jackknife(
-    part: Part, content: Any, others: Sequence[tuple[Part, Numbers | None]], ranks: Sequence[int]
+    part: Part,
+    content: Any,
+    others: Sequence[tuple[Part, Numbers | None]],
+    ranks: Sequence[int | None],
 ) -> None:
     """Residuals of left-out rows, and what changes predictions if they are left out."""
     constant, classes = content["jackknife"]["constant"], content["task"] == "classification"
@@ -301,7 +317,8 @@ def _check_jackknife(
     if not part.has("moves.0"):
         return
     for k, rank in enumerate(ranks):
-        part.sizes["r"] = rank
+        part.sizes.pop("r", None)
+        part.sizes = _with_rank(part.sizes, rank)
         part.check(**{f"features.{k}": Numbers(("s", "r"))})
     for k in range(len(content["mixture"]["members"])):
         part.check(**{f"moves.{k}": Numbers(("s", "K"))})

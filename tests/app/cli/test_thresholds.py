@@ -85,7 +85,8 @@ def test_the_threshold_is_the_same_everywhere(run, data, tmp_path):
     own = (left_out["prediction"] == "no")[cases].mean()
     assert result["measures"]["sensitivity"]["estimate"] == pytest.approx(own, abs=0.05)
     page = (out / "report.html").read_text()
-    assert f"{result['threshold']:.3g}" in page
+    assert f"predictions with the threshold {result['threshold']:.3g}" in page
+    assert "threshold 0.5." not in page
     assert "undefined" not in page
 
 

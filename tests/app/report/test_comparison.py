@@ -94,8 +94,6 @@ def test_the_page_has_cards_and_a_table():
     assert render_section("comparison", classification()) == ""
 
 
-def test_the_table_says_why_its_error_differs_from_the_headline():
-    """The headline allows for the choice of the model; the table has the plain mean of the rows."""
+def test_the_table_says_what_it_has():
     text = Page(render_section("comparison", classification(contenders=three()))).text
-    assert "can be larger than the one in this table" in text
-    assert "allows for the choice among several models" in text
+    assert "The first line has the estimates at the top of the page." in text

@@ -20,7 +20,9 @@ def shortly(data):
 def test_a_good_model():
     data = classification(2, contenders=three(), diagnosis=FINE, score=0.8)
     text = shortly(data)
-    assert text.startswith("About 80.0 % of new rows are predicted right. Always answering “class ")
+    assert text.startswith(
+        "About 80.0 % of new rows are predicted right. Always answering “no” would"
+    )
     assert "The model is better than guessing. It is better than a linear model." in text
     assert text.endswith("These numbers can be trusted: no check found a problem.")
     assert shortly(data) in Page(render_report(data)).text.replace("\u00a0", " ")
@@ -33,7 +35,7 @@ def test_a_useless_model_that_is_well_known_to_be_so():
         contenders=three(guess=(0.0, 0.1)), score=0.99,
     )  # fmt: skip
     text = shortly(data)
-    assert "About 99.0 % of new rows are predicted right. Always answering “ok” would be" in text
+    assert "About 99.0 % of new rows are predicted right. Always answering “no” would be" in text
     assert "The model is not better than guessing. Do not rely on it." in text
     assert "Mostly missed: “fraud” (0 of 1 rows found)." in text
 

@@ -1,6 +1,7 @@
 """Rows that are read block by block, rows of weight zero, and levels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -36,3 +37,23 @@ def test_values_of_one_process_stay_as_they_are():
 def test_levels_are_between_0_and_1(level):
     with pytest.raises(ValueError, match="must be between 0 and 1"):
         check_level(level)
+
+
+def test_groups_and_weights_by_name():
+    """A column that is named is not used to predict, and counts as its values do."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
+    y = table["a"] + rng.normal(size=90)
+    site, weight = rng.choice(list("abcdefgh"), 90), rng.uniform(0.5, 2, 90)
+    options = {"features": "linear", "ridge": 1.0}
+    named = dd.DecoupledRegressor(**options).fit(
+        table.assign(site=site, wt=weight), y, sample_weight="wt", groups="site"
+    )
+    plain = dd.DecoupledRegressor(**options).fit(table, y, sample_weight=weight, groups=site)
+    assert named.estimated_test_error_ == plain.estimated_test_error_
+    assert list(named.feature_names_in_) == ["a", "b"]
+    np.testing.assert_array_equal(named.predict(table.assign(site=site)), plain.predict(table))
+    with pytest.raises(ValueError, match="groups='sites' names no column of X; columns are 'a'"):
+        dd.DecoupledRegressor(**options).fit(table, y, groups="sites")
+    with pytest.raises(ValueError, match="X has no names of columns"):
+        dd.DecoupledRegressor(**options).fit(table.to_numpy(), y, groups="site")

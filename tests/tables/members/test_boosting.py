@@ -86,6 +86,7 @@ def test_it_is_for_large_tables_with_one_target():
     assert not recipe.suits(TableSize(999, 5, 1, True))
     assert not recipe.suits(TableSize(2000, 5, 2, False))
     assert recipe.suits(TableSize(2000, 5, 4, True))
+    assert not recipe.suits(TableSize(1999, 5, 4, True))
 
 
 def test_a_saved_mixture_predicts_the_same(tmp_path):

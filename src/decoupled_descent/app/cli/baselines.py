@@ -48,8 +48,9 @@ def _contender(
     if not evaluation.kind.has_classes:
         median = evaluation.estimate("median_absolute_error").value
     return Contender(
-        name, evaluation.error, evaluation.stderr, score, median, gap, stderr, loss, measure
-    )
+        name, evaluation.error, evaluation.stderr, score, median, gap, stderr, loss, measure,
+        evaluation.rule.is_usual,
+    )  # fmt: skip
 
 
 def _measure(estimator: Any) -> str:

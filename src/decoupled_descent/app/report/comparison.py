@@ -65,7 +65,8 @@ def _reason(model: Contender, other: Contender, remark: str = "") -> str:
     against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}{remark}"
     if model.median_error is not None:
         return f"against “{other.name}”, {against}"
-    right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"
+    rule = "" if model.is_usual else " by the more probable class"
+    right = f"{percent(model.score)} right{rule}, against {percent(other.score)} for “{other.name}”"
     if (other.gain > 0) != (model.score >= other.score):  # the loss decides, so it comes first
         return f"{against}, although {right}" if other.gain > 0 else f"{against}; {right}"
     return f"{right}; {against}"
@@ -107,4 +108,5 @@ def comparison(data: ReportData) -> dict[str, Any] | None:
         scores = [f"{one.score:.3f}".replace("-", "−") for one in contenders]
         cells = [errors, together(medians, 0.05 * max(medians)), scores]
     names = [one.name for one in contenders]
-    return {"table": Table([Column(""), *header], list(zip(names, *cells, strict=True)))}
+    table = Table([Column(""), *header], list(zip(names, *cells, strict=True)))
+    return {"table": table, "is_usual": contenders[0].is_usual}

@@ -58,6 +58,7 @@ class Contender(NamedTuple):
     gain_stderr: float
     loss: float  # the mean loss of the comparison
     measure: str = "error"  # the name of the loss, or of its root for numbers
+    is_usual: bool = True  # whether predictions are of the more probable class, as in the score
     area: tuple[float, ...] = ()  # the model's AUC with its interval, if that shows it is better
 
     @property
@@ -313,6 +314,11 @@ class ReportData:
     def has_classes(self) -> bool:
         """Whether classes are predicted; otherwise numbers are."""
         return self.task == "classification"
+
+    @property
+    def written_threshold(self) -> str:
+        """From which probability on a row is given to the class to find."""
+        return f"{self.threshold or 0.5:.3g}"
 
     @property
     def is_trusted(self) -> bool:

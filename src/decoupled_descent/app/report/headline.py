@@ -115,9 +115,13 @@ def _how_good(data: ReportData) -> str:
         right = f"About {percent(data.estimate.score)} of {where} are predicted right."
         if not len(data.rows.labels):
             return right
-        counts = Counter(map(str, data.rows.labels))
-        name = min(counts, key=lambda one: (-counts[one], one))
-        share = percent(counts[name], len(data.rows.labels))
+        if data.analyses.contenders:
+            guess = data.analyses.contenders[-1]
+            name, share = guess.name.removeprefix("always "), percent(guess.score)
+        else:
+            counts = Counter(map(str, data.rows.labels))
+            name = min(counts, key=lambda one: (-counts[one], one))
+            share = percent(counts[name], len(data.rows.labels))
         return f"{right} Always answering “{name}” would be right in {share}."
     size = number(math.sqrt(max(0.0, data.estimate.error)), 3)
     median = _median_error(data)

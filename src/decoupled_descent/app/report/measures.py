@@ -24,5 +24,6 @@ def measures(data: ReportData) -> dict[str, Any] | None:
         "table": Table(columns, rows),
         "caption": "Measures and their intervals",
         "name": name,
+        "threshold": data.written_threshold,
         "is_trusted": data.is_trusted,
     }

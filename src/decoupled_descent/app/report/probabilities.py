@@ -56,6 +56,7 @@ def thresholds(data: ReportData) -> dict[str, Any] | None:
     axes = ("share of the others flagged", f"share of “{name}” found")
     return {
         "name": name,
+        "threshold": data.written_threshold,
         "area": _area(data, positive, probabilities),
         "roc": chart(others, own, axes, "ROC curve", "roc", ends=((0, 0), (1, 1))),
         "precision": chart(

@@ -186,6 +186,15 @@ OF_EVALUATIONS = (
         advice="use a smaller rate, a larger ridge, or CrossFit",
     ),
     Check(
+        name="formula", measure=_in_stderrs("refits"), caution=0.5, alarm=1,
+        question="Do literal refits agree with the formula that left each row out?",
+        meaning="The rows that were left out by refitting the model differ from the formula, and "
+        "they are too few to say by how much.",
+        definition="the standard error of the mean difference to the refits, in standard errors of "
+        "the estimate, in which it is included",
+        advice="allow more refits, or refits='auto'",
+    ),
+    Check(
         name="fewer rows in folds", measure=_in_stderrs("sample_size_bias"), caution=1,
         question="Do the models of the folds see about as many rows as the final model?",
         meaning="The models of the folds see fewer rows, so the error is expected to be {value} "

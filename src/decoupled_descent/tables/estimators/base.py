@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +31,7 @@ from decoupled_descent.tables.estimators.inputs import (
     of_all_processes,
     selected,
     streamed,
+    without_named,
 )
 from decoupled_descent.tables.estimators.learning_curve import (
     LearningCurve,
@@ -68,6 +69,7 @@ class DecoupledEstimator(RawInputs):
     model_: NewtonModel
     evaluation_: Evaluation
     time_estimate_: TimeEstimate | None = None
+    _set_aside: Sequence[str] = ()  # columns with weights and groups
     decision_rule_ = DecisionRule()
     threshold_: Threshold | None = None
     train_error_curve_: Floats
@@ -97,9 +99,11 @@ class DecoupledEstimator(RawInputs):
             y: Class labels of any kind; or targets, shape (n,), or K targets, shape (n, K). None if
                 X yields rows with their labels.
             sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out
-                with all of its weight.
+                with all of its weight. Or the name of a column of a table X, which is then not
+                used to predict.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
-                (n,). They are left out together, so that the estimate is for new groups.
+                (n,), or the name of a column. They are left out together, so that the estimate is
+                for new groups.
             time: The time of each row, numbers or dates of shape (n,), or the name of a column of
                 a table X. Then the estimated error and score are for rows after the last one:
                 models of the past predict the next tenth of the rows, five times, and choose
@@ -111,6 +115,8 @@ class DecoupledEstimator(RawInputs):
         """
         self._check_options()
         self._in_order = time is not None
+        self._set_aside = [one for one in (sample_weight, groups) if isinstance(one, str)]
+        X, sample_weight, groups = without_named(X, sample_weight=sample_weight, groups=groups)
         rows, labels = self._given(X, y)
         order = None if time is None else times_of_rows(time, X, len(labels))
         every_label = labels
@@ -362,8 +368,10 @@ class DecoupledEstimator(RawInputs):
             result[part] = function(self._checked(X[part]))
         return result
 
-    def _checked(self, X: ArrayLike) -> Any:
+    def _checked(self, X: Any) -> Any:
         """New rows as a checked matrix, or ``ValueError``."""
+        if self._set_aside and hasattr(X, "drop"):  # columns that fit did not use
+            X = X.drop(columns=[name for name in self._set_aside if name in X.columns])
         if self.columns_ is not None:
             return self._encoded_table(X)
         finite = True if self._medians is None else "allow-nan"

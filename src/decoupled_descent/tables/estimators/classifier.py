@@ -228,6 +228,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """Return class probabilities, shape (m, K), in the order of ``classes_``."""
         return self._outputs(X)
 
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Return the logarithms of class probabilities, shape (m, K)."""
+        logs: Floats = np.log(self.predict_proba(X))
+        return logs
+
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
         """Return a set of classes for each row that has the right class with a given probability.
 

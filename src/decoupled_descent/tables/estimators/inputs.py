@@ -13,6 +13,8 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_labels, is_divided
 from decoupled_descent.rows.sources import Source, as_source
 from decoupled_descent.rows.store import SMALL
+from decoupled_descent.tables.columns.frames import as_frame
+from decoupled_descent.tables.columns.values import listed
 from decoupled_descent.tables.features.scaling import is_sparse
 
 
@@ -47,6 +49,32 @@ def selected(X: Any, kept: NDArray[np.bool_]) -> Any:
             "out here: leave them out of X"
         )
     return X[kept]
+
+
+def without_named(X: Any, **given: Any) -> tuple[Any, ...]:
+    """A table without the columns that are named instead of values, and these values.
+
+    Args:
+        X: The rows.
+        given: Values of the rows, None, or the name of a column, by argument.
+
+    Example:
+        >>> table = pd.DataFrame({"a": [1, 2], "site": ["x", "y"]})
+        >>> rows, groups = without_named(table, groups="site")
+        >>> list(rows.columns), groups.tolist()
+        (['a'], ['x', 'y'])
+    """
+    names = {argument: name for argument, name in given.items() if isinstance(name, str)}
+    if not names:
+        return X, *given.values()
+    frame = as_frame(X)
+    for argument, name in names.items():
+        if frame is None or name not in frame.columns:
+            has = "X has no names of columns" if frame is None else f"columns are {listed(frame)}"
+            raise ValueError(f"{argument}={name!r} names no column of X; {has}")
+    assert frame is not None
+    values = [frame[names[one]] if one in names else value for one, value in given.items()]
+    return frame.drop(columns=list(names.values())), *values
 
 
 def check_names(X: Any) -> None:

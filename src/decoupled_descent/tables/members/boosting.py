@@ -116,15 +116,16 @@ class BoostingRecipe:
 
     Args:
         name: What users call it.
-        fewest: With fewer rows nothing is trained.
+        fewest: With fewer rows for every two classes nothing is trained.
     """
 
     name: str = "boosting"
     fewest: int = 2
 
     def suits(self, size: TableSize) -> bool:
-        """Large tables with one target."""
-        return size.rows >= self.fewest and (size.has_classes or size.outputs == 1)
+        """Large tables with one target; each class has trees of its own, which take time."""
+        enough = size.rows >= self.fewest * max(size.width, 2) / 2
+        return enough and (size.has_classes or size.outputs == 1)
 
     def operations(self, size: TableSize) -> float:
         """Histograms of all columns in each tree."""

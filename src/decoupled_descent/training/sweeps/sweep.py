@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from joblib import Parallel, delayed
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
@@ -281,6 +280,8 @@ def sweep(
         count = len(configurations) if n_jobs < 0 else min(n_jobs, len(configurations))
         shares = [configurations[k::count] for k in range(count)]
         folders = [folder and folder.within(f"{k + 1} of {count}") for k in range(count)]
+        from joblib import Parallel, delayed  # only here: the library needs it nowhere else
+
         parts = Parallel(n_jobs=n_jobs)(
             delayed(train_stack)(share, rows, steps, test, callbacks, None, False, where)
             for share, where in zip(shares, folders, strict=True)

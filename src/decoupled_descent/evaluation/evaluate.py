@@ -1,0 +1,207 @@
+"""``evaluate``: an honest error for a model that is fitted already, or for predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decoupled_descent.checks import whole_number
+from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.families import family_of
+from decoupled_descent.evaluation.families.folds import by_folds
+from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaError
+from decoupled_descent.evaluation.foreign import Foreign
+from decoupled_descent.evaluation.inputs import foreign_model
+from decoupled_descent.evaluation.kinds import DECISIONS
+from decoupled_descent.evaluation.searches import of_search
+from decoupled_descent.objective.losses import LEAST
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+#: Losses are scaled to a corrected error if that changes them by at most this factor.
+SCALED = 5.0
+
+
+def evaluate(
+    fitted: Any = None,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    refits: int | str = "auto",
+    *,
+    predictions: Any = None,
+) -> Evaluation:
+    """Estimate how good a fitted model is on new rows, from the rows that it was fitted to.
+
+    Every row is predicted as if it were new: by a formula for models at the minimum of a penalised
+    loss, exactly where moments or neighbours can be updated, out of bag, or by ten folds. Formulas
+    are checked and corrected by a few literal refits of the whole model.
+
+    Args:
+        fitted: A fitted model of scikit-learn or with its interface: also a pipeline or a search.
+        X: The rows to which it was fitted.
+        y: Their labels.
+        sample_weight: The weights with which it was fitted.
+        groups: The group of each row (patient, day, …); rows of a group are left out together.
+        refits: How many draws for literal refits: "auto" for as many as needed, 0 for none; from
+            the number of rows (or groups) on every one is refitted once.
+        predictions: Instead of a model and its rows: predictions of rows by models that did not
+            see them, such as those out of fold. Probabilities, classes or numbers; or a dictionary
+            of these by the names of models, of which the best is chosen.
+
+    Returns:
+        The error with a standard error, an interval and a verdict: see :class:`Evaluation`.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import Ridge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> dd.evaluate(Ridge(alpha=0.1).fit(X, y), X, y)
+        Evaluation(mean squared error 3005 (...), 442 rows, formula and 4 refits, trust)
+    """
+    if predictions is not None:
+        from decoupled_descent.evaluation.given import of_predictions
+
+        if fitted is not None or X is not None:
+            raise ValueError("predictions= is given with a model; pass one of them")
+        return of_predictions(predictions, y, sample_weight, groups)
+    if refits != "auto":
+        refits = whole_number("refits", refits, least=0)
+    foreign = foreign_model(fitted, X, y, sample_weight, groups)
+    if hasattr(fitted, "cv_results_"):
+        return _of_search(foreign, refits)
+    return _of_model(foreign, refits)
+
+
+def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
+    """Leave rows out of a model, and correct the error by refits."""
+    left = _left_out(foreign)
+    result = _evaluation(foreign, left)
+    if left.is_exact or left.how == "folds" or refits == 0:
+        return result
+    return _corrected(foreign, left, result, refits)
+
+
+def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
+    """The best model with the price of choosing; or the whole search by folds."""
+
+    def losses(one: Foreign) -> Floats:
+        family = family_of(one.model)
+        if family is None:
+            raise NoFormulaError("a candidate has no formula")
+        return _evaluation(one, family.leave_out(one.model, one.task)).losses
+
+    try:
+        return of_search(foreign, lambda best: _of_model(best, refits), losses)
+    except NoFormulaError as reason:
+        return _evaluation(foreign, by_folds(foreign, str(reason)))
+
+
+def _left_out(foreign: Foreign) -> LeftOut:
+    """Predictions by the family of the model, or by folds."""
+    family = family_of(foreign.model)
+    if family is None:
+        return by_folds(foreign, f"{type(foreign.model).__name__} has no formula")
+    try:
+        return family.leave_out(foreign.model, foreign.task)
+    except NoFormulaError as reason:
+        return by_folds(foreign, str(reason))
+    except AttributeError as missing:  # of another library, with a class of the same name
+        return by_folds(foreign, f"it is not the model of its name that is known: {missing}")
+
+
+def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
+    """The evaluation of predictions of all rows.
+
+    Decisions are counted with the shares of the classes kept. The log loss is that of literal
+    leave-one-out, which hardly depends on them.
+    """
+    task = foreign.task
+    said = left.predictions if left.kept is None else left.kept
+    judged = said if task.kind == DECISIONS else left.predictions
+    losses = task.kind.losses(task.labels, judged)
+    if left.excess is not None:
+        losses = losses - left.excess
+    given = {
+        "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": left.pairs,
+        "classes": task.classes, "refits": left.refits, "reason": left.reason,
+    }  # fmt: skip
+    if left.fitted is not None:
+        given["influence"] = _distance(left.fitted, said)
+    return Evaluation.of(task.labels, said, task.kind, losses=losses, **(given | others))
+
+
+def _distance(fitted: Any, said: Any) -> Floats:
+    """How far predictions are from those of the model, shape (n,)."""
+    far = np.abs(np.asarray(said, np.float64) - np.asarray(fitted, np.float64))
+    return np.asarray(far.reshape(len(far), -1).max(1))
+
+
+def _corrected(
+    foreign: Foreign, left: LeftOut, result: Evaluation, refits: int | str
+) -> Evaluation:
+    """The evaluation with the mean difference to literal refits; or by folds if that is better."""
+    task = foreign.task
+
+    def losses_of(said: Any, rows: Any) -> Floats:
+        return task.kind.losses(task.labels[rows], said)
+
+    moved = left.doubt
+    if moved is None and left.fitted is not None:
+        moved = np.abs(result.losses - losses_of(left.fitted, slice(None)))
+    work = Difference(foreign, result.losses, moved)
+    if refits != "auto":
+        if int(refits) >= len(task.units):
+            for unit in range(len(task.units)):
+                work.refit(unit)
+        else:
+            work.draw(int(refits))
+        return _with(result, work.correction(losses_of), left)
+    work.draw(FIRST)
+    correction = work.correction(losses_of)
+    if not correction.is_enough(result.stderr) and correction.promises(result.stderr, FIRST):
+        work.draw(MOST - FIRST)
+        correction = work.correction(losses_of)
+    if correction.is_enough(result.stderr):
+        return _with(result, correction, left)
+    folds = by_folds(foreign, f"the formula misses {correction.shift:+.2g} in {FIRST} refits")
+    return _evaluation(foreign, folds, refits=folds.refits + correction.refits)
+
+
+def _with(result: Evaluation, correction: Correction, left: LeftOut) -> Evaluation:
+    """The evaluation with a correction of its error."""
+    error = float(result.error + correction.shift)
+    losses = result.losses + correction.shift
+    if result.error > 0 and 1 / SCALED < error / result.error < SCALED:
+        losses = result.losses * (error / result.error)
+    predictions = np.array(result.predictions)
+    predictions[correction.rows] = _with_shares(result, correction, left)
+    right = 1 - losses if result.kind == DECISIONS else None
+    refits = correction.refits
+    return replace(
+        result, losses=losses, predictions=predictions, right=right, refits=refits,
+        pairs=result.pairs + correction.stderr**2,
+        how=f"{left.how} and {refits} refit{'s' * (refits != 1)}",
+        notes={**result.notes, "refits": correction.stderr},
+    )  # fmt: skip
+
+
+def _with_shares(result: Evaluation, correction: Correction, left: LeftOut) -> Any:
+    """Predictions of refits; probabilities as if the shares of the classes had been kept.
+
+    The formula says by which factor that changes each probability.
+    """
+    if result.kind == DECISIONS or left.kept is None:
+        return correction.predictions  # such refits have kept the shares
+    rows = correction.rows
+    factors = left.kept[rows] / np.maximum(left.predictions[rows], LEAST)
+    said = correction.predictions * factors
+    return said / np.maximum(said.sum(1, keepdims=True), LEAST)

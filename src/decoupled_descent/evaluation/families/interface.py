@@ -1,0 +1,62 @@
+"""What a family of models is: one class that leaves rows out of the models of a kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoupled_descent.evaluation.task import Task
+
+Floats = NDArray[np.float64]
+
+
+class NoFormulaError(Exception):
+    """A family cannot leave rows out of this model; the message says why. Folds do it then."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Predictions of all rows as if they were new.
+
+    Attributes:
+        predictions: Probabilities, classes or numbers of each row by the model without it.
+        how: How they were obtained, in a word or two.
+        fitted: The predictions of the model itself, to see how far each row moves; or None.
+        kept: The same as ``predictions`` if the shares of the classes are kept; or None.
+        pairs: The variance of the error because rows train the models for each other.
+        excess: How much too large the losses are because the predictions are more variable than
+            those of the model, shape (n,); or None.
+        doubt: How wrong the formula may be for each row, shape (n,), in any unit; None if the
+            change of the losses says it.
+        refits: How many models were fitted.
+        reason: Why no formula was used, for the report.
+        is_exact: Whether the predictions are those of literal refits, or need none for another
+            reason, so that refits have nothing to correct.
+    """
+
+    predictions: Any
+    how: str
+    fitted: Any = None
+    kept: Any = None
+    pairs: float = 0.0
+    excess: Floats | None = None
+    doubt: Floats | None = None
+    refits: int = 0
+    reason: str = ""
+    is_exact: bool = False
+
+
+class Family(ABC):
+    """Models that rows are left out of in the same way. To add one, see :func:`register`."""
+
+    @abstractmethod
+    def leave_out(self, model: Any, task: Task) -> LeftOut:
+        """Predict every row by the model without it.
+
+        Raises ``NoFormulaError`` if that is not possible for this model, and ``ValueError`` if the
+        model was not fitted to these rows.
+        """

@@ -1,0 +1,136 @@
+"""Predictions that others have made without the rows, as evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS
+from decoupled_descent.evaluation.comparison import price_of_choice
+from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.foreign import codes_of
+from decoupled_descent.evaluation.inputs import as_groups, as_weights
+from decoupled_descent.evaluation.kinds import DECISIONS, NUMBERS, PROBABILITIES
+
+Floats = NDArray[np.float64]
+
+#: Probabilities of a row add up to 1 to this part.
+ROUNDED = 0.01
+
+
+def of_predictions(
+    predictions: Any, y: Any, sample_weight: Any = None, groups: Any = None
+) -> Evaluation:
+    """The evaluation of predictions of one model, or of the best of several by name."""
+    if y is None:
+        raise ValueError("y is missing: pass the labels of the rows of predictions")
+    labels = np.asarray(y)
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    options = {
+        "weights": as_weights(sample_weight, len(labels)),
+        "groups": as_groups(groups, len(labels)),
+    }
+    if not isinstance(predictions, Mapping):
+        return _of_one(predictions, labels, "predictions", options)
+    if not predictions:
+        raise ValueError("predictions is an empty dictionary: pass those of a model by its name")
+    each = {
+        str(name): _of_one(own, labels, f"predictions[{name!r}]", options)
+        for name, own in predictions.items()
+    }
+    return best_of(each)
+
+
+def best_of(candidates: Mapping[str, Evaluation]) -> Evaluation:
+    """The evaluation with the lowest error, which is corrected for the choice."""
+    losses = {one.loss for one in candidates.values()}
+    if len(losses) > 1:
+        raise ValueError(
+            f"predictions are judged by different losses ({', '.join(sorted(losses))}): pass "
+            "probabilities, classes or numbers for all models"
+        )
+    name = min(candidates, key=lambda one: candidates[one].error)
+    best = candidates[name]
+    price = price_of_choice([one.losses for one in candidates.values()], best.weights, best.groups)
+    return replace(
+        best, losses=best.losses + price, optimism=price, candidates=dict(candidates), chosen=name
+    )
+
+
+def _of_one(predictions: Any, labels: Any, name: str, options: Any) -> Evaluation:
+    """The evaluation of one model's predictions."""
+    given = np.asarray(predictions)
+    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    if len(given) != len(labels):
+        raise ValueError(f"{name} has {len(given)} rows and y {len(labels)}; give the same")
+    if given.dtype.kind in "fc" and not np.isfinite(given).all():
+        bad = int((~np.isfinite(given.reshape(len(given), -1))).any(1).sum())
+        raise ValueError(
+            f"{name} has {bad} rows without finite numbers; drop these rows and labels"
+        )
+    if not _has_classes(labels, given):
+        if given.dtype.kind not in "biuf" or given.shape != labels.shape:
+            raise ValueError(
+                f"{name} has shape {given.shape} and y, which are numbers, {labels.shape}; give "
+                "one number for each"
+            )
+        return Evaluation.of(labels.astype(float), given.astype(float), NUMBERS, **options)
+    classes = np.unique(labels)
+    codes = codes_of(labels, classes)
+    if given.ndim == 1 and _are_decisions(given, classes):
+        said = codes_of(given, classes)
+        return Evaluation.of(codes, said, DECISIONS, classes=classes, **options)
+    chances = _probabilities(predictions, given, classes, name)
+    return Evaluation.of(codes, chances, PROBABILITIES, classes=classes, **options)
+
+
+def _has_classes(labels: Any, given: Any) -> bool:
+    """Whether labels are classes: text, or few whole numbers."""
+    if labels.ndim > 1:
+        return False
+    if labels.dtype.kind not in "iuf":
+        return True
+    count = len(np.unique(labels))
+    whole = bool((labels == np.round(labels)).all())
+    if given.ndim == 2:
+        return bool(given.shape[1] == count)
+    few = count <= LIKELY_CLASSES and len(labels) >= ROWS_PER_CLASS * count
+    return whole and (
+        (_are_decisions(given, np.unique(labels)) and few) or _are_chances(given, count)
+    )
+
+
+def _are_decisions(given: Any, classes: Any) -> bool:
+    return bool(np.isin(given, classes).all())
+
+
+def _are_chances(given: Any, count: int) -> bool:
+    """Whether numbers are probabilities of the second of two classes."""
+    numeric = given.dtype.kind in "biuf"
+    return count == 2 and numeric and bool((given >= 0).all() and (given <= 1).all())
+
+
+def _probabilities(predictions: Any, given: Any, classes: Any, name: str) -> Floats:
+    """Probabilities of all classes in the order of the classes, shape (n, K)."""
+    if given.ndim == 1 and _are_chances(given, len(classes)):
+        second = given.astype(np.float64)
+        return np.stack([1 - second, second], 1)
+    if given.ndim != 2 or given.shape[1] != len(classes) or given.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has shape {given.shape}; y has {len(classes)} classes: give a class or "
+            f"{len(classes)} probabilities for each row"
+        )
+    names = list(getattr(predictions, "columns", classes))
+    order = codes_of(classes, names)
+    if (order < 0).any():
+        order = codes_of(np.asarray(classes).astype(str), [str(one) for one in names])
+    if (order < 0).any():
+        raise ValueError(f"{name} has the columns {names}, and y the classes {classes.tolist()}")
+    chances = given[:, order].astype(np.float64)
+    if (chances < 0).any() or (np.abs(chances.sum(1) - 1) > ROUNDED).any():
+        raise ValueError(f"{name} has rows that do not add up to 1; give probabilities")
+    return np.asarray(chances / chances.sum(1, keepdims=True))

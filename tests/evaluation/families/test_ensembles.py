@@ -1,0 +1,92 @@
+"""Forests and bagging: rows are predicted by the parts that did not draw them."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+import decoupled_descent as dd
+from tests.evaluation.families.problems import classes, numbers
+
+X, y = numbers(80)
+A, label = classes(80, count=3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(60, random_state=0, oob_score=True),
+        RandomForestClassifier(60, random_state=0, oob_score=True, max_samples=0.5),
+        ExtraTreesClassifier(60, random_state=0, bootstrap=True, oob_score=True),
+        BaggingClassifier(n_estimators=60, random_state=0, oob_score=True, max_features=0.6),
+    ],
+    ids=repr,
+)
+def test_classes_are_those_that_scikit_learn_says(model):
+    evaluation = dd.evaluate(model.fit(A, label), A, label)
+    np.testing.assert_allclose(evaluation.predictions, model.oob_decision_function_, atol=1e-12)
+    assert (evaluation.how, evaluation.refits) == ("out of bag", 0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestRegressor(60, random_state=0, oob_score=True),
+        BaggingRegressor(n_estimators=60, random_state=0, oob_score=True),
+    ],
+    ids=repr,
+)
+def test_numbers_are_those_that_scikit_learn_says(model):
+    evaluation = dd.evaluate(model.fit(X, y), X, y)
+    np.testing.assert_allclose(evaluation.predictions, model.oob_prediction_, atol=1e-12)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 80)
+    model.fit(X, y, sample_weight=weights)
+    if isinstance(model, RandomForestRegressor):
+        evaluation = dd.evaluate(model, X, y, weights)
+        np.testing.assert_allclose(evaluation.predictions, model.oob_prediction_, atol=1e-12)
+
+
+def test_the_error_is_that_of_all_trees():
+    """A row is out of a third of the bags; the variance of so few trees is taken away."""
+    gaps = []
+    for seed in range(12):
+        rows, target = numbers(300, seed=seed)
+        train = slice(0, 150)
+        few, many = (
+            dd.evaluate(
+                RandomForestRegressor(count, random_state=seed).fit(rows[train], target[train]),
+                rows[train], target[train],
+            )
+            for count in (20, 400)
+        )  # fmt: skip
+        part = RandomForestRegressor(20, random_state=seed).fit(rows[train], target[train])
+        spread = np.var([tree.predict(rows[150:]) for tree in part.estimators_], 0, ddof=1)
+        gaps.append(few.error - many.error - spread.mean() * (1 / 20 - 1 / 400))
+    assert np.mean(gaps) == pytest.approx(0, abs=3 * np.std(gaps) / 12**0.5)
+
+
+def test_groups_are_out_of_a_bag_together():
+    groups = np.repeat(np.arange(40), 2)
+    rows = np.repeat(np.random.default_rng(0).normal(size=(40, 3)), 2, axis=0)
+    target = np.repeat(np.random.default_rng(1).normal(size=40), 2)
+    model = RandomForestRegressor(100, random_state=0).fit(rows, target)
+    alone, together = (dd.evaluate(model, rows, target, groups=one) for one in (None, groups))
+    assert together.how == "out of bag"
+    assert alone.error < 0.7 * together.error  # a copy of each row is in most bags
+
+
+def test_without_bags_there_are_folds():
+    model = RandomForestRegressor(5, bootstrap=False, random_state=0).fit(X, y)
+    assert "bootstrap=False" in dd.evaluate(model, X, y).reason
+    assert dd.evaluate(RandomForestRegressor(3, random_state=0).fit(X, y), X, y).how == "folds"
+
+
+def test_other_rows_are_refused():
+    model = RandomForestRegressor(20, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="pass the rows of its fit"):
+        dd.evaluate(model, X[:60], y[:60])

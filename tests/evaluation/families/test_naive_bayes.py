@@ -1,0 +1,34 @@
+"""Naive Bayes without each row."""
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import (
+    BernoulliNB,
+    CategoricalNB,
+    ComplementNB,
+    GaussianNB,
+    MultinomialNB,
+)
+
+from tests.evaluation.families.problems import check_exact, classes
+
+A, label = classes(60, count=3)
+COUNTS = np.abs(A * 3).round()
+CODES = np.clip((A + 2).astype(int), 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [
+        (GaussianNB(), A),
+        (GaussianNB(priors=[0.2, 0.3, 0.5]), A),
+        (GaussianNB(var_smoothing=0.1), A),
+        (MultinomialNB(), COUNTS),
+        (ComplementNB(), COUNTS),
+        (BernoulliNB(), A),
+        (CategoricalNB(min_categories=5), CODES),
+    ],
+    ids=repr,
+)
+def test_literally(model, rows):
+    check_exact(model, rows, label, weights=True, groups=True)

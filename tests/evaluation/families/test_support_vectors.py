@@ -1,0 +1,50 @@
+"""Support vector machines without each row."""
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC, SVR
+
+import decoupled_descent as dd
+from tests.evaluation.families.problems import check_near, classes, numbers
+
+X, y = numbers(100)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_regression_is_near_to_literal_refits(kernel):
+    check_near(SVR(kernel=kernel), X, y, 0.3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SVC(), SVC(kernel="linear", C=0.1), SVC(kernel="poly", class_weight="balanced")],
+    ids=repr,
+)
+def test_decisions(model):
+    for count in (2, 3):
+        rows, labels = classes(90, count=count)
+        model.fit(rows, labels)
+        formula, every = (dd.evaluate(model, rows, labels, refits=m) for m in (0, 90))
+        assert formula.how == "formula"
+        assert np.mean(formula.predictions != every.predictions) <= 0.06
+
+
+def test_the_model_itself_decides_as_scikit_learn_does():
+    """Votes of the pairs of classes: with far groups of rows, nothing moves when one leaves."""
+    rows = np.repeat(10.0 * np.eye(4), 8, axis=0)
+    rows += 0.1 * np.random.default_rng(0).normal(size=rows.shape)
+    labels = np.repeat(np.arange(4), 8)
+    model = SVC().fit(rows, labels)
+    np.testing.assert_array_equal(dd.evaluate(model, rows, labels).predictions, model.predict(rows))
+
+
+def test_other_rows_are_refused():
+    with pytest.raises(ValueError, match="fitted to 100"):
+        dd.evaluate(SVR().fit(X, y), X[:50], y[:50])
+    with pytest.raises(ValueError, match="not the table"):
+        dd.evaluate(SVR().fit(X, y), X[::-1], y)
+
+
+def test_a_kernel_that_was_computed_before_is_left_to_folds():
+    model = SVR(kernel=lambda a, b: a @ b.T).fit(X, y)
+    assert dd.evaluate(model, X, y, refits=0).how == "formula"

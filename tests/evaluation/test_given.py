@@ -1,0 +1,87 @@
+"""Predictions that were made elsewhere, of one or of several models."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss
+
+import decoupled_descent as dd
+
+
+def predictions(n=200, seed=0, noise=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return y, 1 / (1 + np.exp(-(2 * y - 1) - noise * rng.normal(size=n)))
+
+
+def test_kinds_of_predictions():
+    y, p = predictions()
+    both = np.stack([1 - p, p], 1)
+    for given in (p, both, p[:, None]):
+        assert dd.evaluate(predictions=given, y=y).error == pytest.approx(log_loss(y, p))
+    decided = dd.evaluate(predictions=p.round().astype(int), y=y)
+    assert decided.error == pytest.approx(np.mean(p.round() != y))
+    numbers = dd.evaluate(predictions=p, y=y + 0.5)
+    assert numbers.error == pytest.approx(np.square(y + 0.5 - p).mean())
+    words = np.where(y, "yes", "no")
+    frame = pd.DataFrame({"yes": p, "no": 1 - p})
+    assert dd.evaluate(predictions=frame, y=words).error == pytest.approx(log_loss(y, p))
+    said = np.where(p > 0.5, "yes", "no")
+    assert dd.evaluate(predictions=said, y=words).error == decided.error
+
+
+def test_weights_and_groups():
+    y, p = predictions()
+    weights = np.linspace(1, 3, 200)
+    found = dd.evaluate(predictions=p, y=y, sample_weight=weights)
+    assert found.error == pytest.approx(log_loss(y, p, sample_weight=weights))
+    assert len(dd.evaluate(predictions=p, y=y, groups=np.arange(200) // 4).values) == 50
+
+
+def test_the_best_of_several_pays_for_the_choice():
+    """Models that are equally good: the best seems better than it is."""
+    rng = np.random.default_rng(0)
+    seeming, corrected = [], []
+    for _ in range(60):
+        y = rng.normal(size=100)
+        models = {f"m{k}": rng.normal(size=100) for k in range(15)}
+        found = dd.evaluate(predictions=models, y=y)
+        seeming.append(found.candidates[found.chosen].error - 2)
+        corrected.append(found.error - 2)
+    stderr = np.std(corrected, ddof=1) / 60**0.5
+    assert np.mean(seeming) < -3 * stderr
+    assert np.mean(corrected) == pytest.approx(0, abs=3 * stderr)
+
+
+def test_all_pairs_are_compared():
+    y, p = predictions()
+    _, q = predictions(noise=3.0)
+    found = dd.evaluate(predictions={"good": p, "bad": q, "same": p}, y=y)
+    assert found.chosen == "good"
+    assert found.optimism == pytest.approx(0, abs=1e-3)
+    assert len(found.comparisons) == 3
+    assert found.comparisons["good", "bad"].interval[1] < 0
+    assert found.comparisons["good", "same"].difference == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.full(4, np.nan), "4 rows without finite numbers"),
+        (np.zeros(3), "has 3 rows and y 4"),
+        (np.full((4, 2), 0.9), "do not add up to 1"),
+        (np.full((4, 3), 1 / 3), "2 classes: give a class"),
+        ({}, "empty dictionary"),
+        ({"a": np.array(list("xyxy")), "b": np.full(4, 0.5)}, "different losses"),
+    ],
+)
+def test_wrong_predictions_get_one_line(given, message):
+    with pytest.raises(ValueError, match=message):
+        dd.evaluate(predictions=given, y=np.array(list("xyxy")))
+
+
+def test_a_model_and_predictions_exclude_each_other():
+    with pytest.raises(ValueError, match="pass one of them"):
+        dd.evaluate(object(), predictions=np.zeros(4), y=np.zeros(4))
+    with pytest.raises(ValueError, match="y is missing"):
+        dd.evaluate(predictions=np.zeros(4))
