@@ -14,10 +14,11 @@ import time
 import numpy as np
 import torch
 
+from decoupled_descent.leave_one_out.linear_algebra import product_speed
 from decoupled_descent.tables.features.candidates import as_features
 from decoupled_descent.tables.members.catalogue import AUTO
 from decoupled_descent.tables.members.interface import TableSize
-from decoupled_descent.tables.search.cost import expected_seconds, member_operations, product_speed
+from decoupled_descent.tables.search.cost import expected_seconds, member_operations
 from decoupled_descent.tables.search.ranking import KEPT
 from decoupled_descent.tables.search.search import MOST_PARAMETERS, search_models
 

@@ -10,7 +10,7 @@ from torch.func import grad, hessian
 import decoupled_descent as dd
 from decoupled_descent.leave_one_out import minimise as module
 from decoupled_descent.leave_one_out import minimum
-from decoupled_descent.leave_one_out.minimise import conjugate_gradients, line_search, newton_step
+from decoupled_descent.leave_one_out.minimise import line_search, newton_step
 from decoupled_descent.leave_one_out.problem import Problem
 from tests.leave_one_out.test_newton import own_softmax, problem
 from tests.problems import normal
@@ -125,36 +125,3 @@ def test_search_halves_until_enough_is_gained():
     assert line_search(lambda t: t, 0.0, -1.0) == 0.0  # no step helps
     assert line_search(lambda t: float("nan"), 0.0, -1.0) == 0.0
     assert line_search(lambda t: -t, 0.0, -1.0) == 1.0
-
-
-def test_conjugate_gradients_against_a_dense_solve():
-    root, target, image = normal(8, 8, seed=1), normal(8, seed=2), normal(5, 8, seed=3)
-    H = root @ root.T + 0.1 * torch.eye(8).double()
-    inverse = torch.diag(1 / H.diagonal())
-
-    def times(vector):
-        return H @ vector, image @ vector
-
-    x, moved = conjugate_gradients(
-        times, inverse.__matmul__, target, lambda first: 1e-24 * first, 50
-    )
-    torch.testing.assert_close(x, torch.linalg.solve(H, target))
-    torch.testing.assert_close(moved, image @ x)
-    few, _ = conjugate_gradients(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 2)
-    assert (H @ few - target).norm() > 1e-3
-
-
-def test_conjugate_gradients_end_where_the_curvature_is_not_positive():
-    H, target = torch.diag(torch.tensor([2.0, -1.0])), torch.tensor([1.0, 1.0])
-    calls = []
-
-    def times(vector):
-        calls.append(vector)
-        return H @ vector, vector
-
-    x, moved = conjugate_gradients(times, lambda v: v, target, lambda first: 0.0, 10)
-    assert len(calls) == 2
-    assert torch.equal(x, moved)
-    torch.testing.assert_close(x, 2 * target)  # rᵀr/rᵀHr = 2 along the gradient
-    x, _ = conjugate_gradients(times, lambda v: v, torch.tensor([0.0, 1.0]), lambda first: 0.0, 10)
-    torch.testing.assert_close(x, torch.tensor([0.0, 1.0]))  # along the gradient itself

@@ -150,7 +150,7 @@ def test_losses_that_treat_rows_one_by_one(loss, scale):
 def test_weights_per_row_belong_to_the_labels():
     (X, y), weights = binary(), normal(24).abs()
     head, algorithm = dd.heads.Linear(), dd.DecoupledDescent(0.1)
-    with pytest.raises(ValueError, match=r"'<lambda>' fails .*size of tensor.*columns of y"):
+    with pytest.raises(ValueError, match=r"'<lambda>' fails .*size of tensor.*passed as weights="):
         dd.fit(X, y, dd.Objective(head, lambda u, y: weights * (u[:, 0] - y) ** 2), algorithm, 2)
     inside = dd.Objective(head, lambda u, y: y[:, 1] * (u[:, 0] - y[:, 0]) ** 2)
     dd.fit(X, torch.stack([y, weights], 1), inside, algorithm, 2)

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from decoupled_descent.leave_one_out.conjugate_gradients import Iterate, conjugate_gradients
 from decoupled_descent.leave_one_out.influence import Influence
 from decoupled_descent.leave_one_out.linear_algebra import cholesky
-from decoupled_descent.leave_one_out.minimise import conjugate_gradients, line_search, relative_gain
+from decoupled_descent.leave_one_out.minimise import line_search, relative_gain
 from decoupled_descent.leave_one_out.minimum import Minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Parameters
@@ -189,7 +190,7 @@ def gauss_newton_step(problem: Problem, theta: Tensor, head: Parameters) -> Gaus
         return penalty * vector + second.times(vector) + pulled, moved
 
     gradient = second.slope.detach() + penalty * start
-    direction, _ = conjugate_gradients(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
+    direction = conjugate_gradients(times, factor.solve, -gradient, _done, INNER, flat=1e-12).x
     gain = float(gradient @ direction)
 
     def value(t: float) -> float:
@@ -241,9 +242,10 @@ def seconds_to_leave_out(n: int, size: int) -> float:
     return 2e-9 * n * size**2 if size <= n else 0.0
 
 
-def _enough(first: float) -> float:
+def _done(at: Iterate) -> bool:
     """Conjugate gradients are the more exact, the closer the minimum is."""
-    return min(1e-2, first) * 1e-2 * first
+    first = float(at.first)
+    return float(at.size) <= min(1e-2, first) * 1e-2 * first
 
 
 def _jacobian(problem: Problem, theta: Tensor, head: Parameters, count: int) -> Tensor:

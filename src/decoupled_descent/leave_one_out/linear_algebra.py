@@ -1,8 +1,9 @@
-"""Tools that the structures share: Cholesky factors, and rows in pieces."""
+"""Tools that the structures share: Cholesky factors, rows in pieces, the speed of products."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 
 import torch
@@ -37,3 +38,16 @@ def cholesky(matrix: Tensor) -> Tensor:
         factor, failed = torch.linalg.cholesky_ex(shifted)
         jitter *= 10
     return factor
+
+
+def product_speed(size: int = 400) -> float:
+    """Operations per second of a product of matrices in float64, the best of a few tries.
+
+    A single one may have waited for other processes.
+    """
+    square, taken = torch.ones(size, size, dtype=torch.float64), []
+    for _ in range(5):
+        start = time.perf_counter()
+        square @ square
+        taken.append(time.perf_counter() - start)
+    return 2.0 * size**3 / max(min(taken), 1e-9)

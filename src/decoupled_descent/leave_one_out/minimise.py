@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.leave_one_out.conjugate_gradients import Iterate, conjugate_gradients
 from decoupled_descent.leave_one_out.minimum import Minimum, linear_minimum
 from decoupled_descent.leave_one_out.precondition import Precondition, precondition
 from decoupled_descent.leave_one_out.problem import Problem
@@ -85,13 +86,16 @@ def newton_step(
     if inverse is None:
         inverse = precondition(problem, curvature)
 
-    def enough(first: float) -> float:
+    def done(at: Iterate) -> bool:
+        first = float(at.first)
         rough = 0.1 * max(min(0.25, first / problem.total), FORCING)
-        return max((EXACT if problem.quadratic else rough) * first, 1e-26 * problem.total)
+        share = EXACT if problem.quadratic else rough
+        return float(at.size) <= max(share * first, 1e-26 * problem.total)
 
     hessian = Hessian(problem, curvature, penalty)
-    direction, moved = conjugate_gradients(hessian, inverse, -slope, enough, INNER)
-    gain = _dot(slope, direction)
+    found = conjugate_gradients(hessian, inverse, -slope, done, INNER)
+    direction, moved = found.x, found.moved
+    gain = float((slope * direction).sum())
 
     def value(t: float) -> float:
         (losses,) = rows.total(weights @ problem.expand((outputs + t * moved).T).value)
@@ -124,50 +128,6 @@ class Hessian:
         moved, pushed = rows.through(beta[:, :-1], bend)
         free = rows.total(pulled)[0] if self.problem.intercept else torch.zeros_like(shift)
         return torch.cat([pushed, free], 1) + self.penalty * beta, moved + shift
-
-
-def conjugate_gradients(
-    times: Callable[[Tensor], tuple[Tensor, Tensor]],
-    inverse: Callable[[Tensor], Tensor],
-    target: Tensor,
-    enough: Callable[[float], float],
-    most: int,
-    flat: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """Solve H x = target by preconditioned conjugate gradients.
-
-    Args:
-        times: Returns H v, and the outputs that v moves.
-        inverse: An approximate H⁻¹.
-        target: The right-hand side.
-        enough: The size of the residual rᵀH⁻¹r to stop at, given that at the start.
-        most: The most steps.
-        flat: Stop where the curvature dᵀHd is at most this share of dᵀd.
-
-    Returns:
-        x, and the outputs that it moves.
-    """
-    z = inverse(target)
-    d, size = z, _dot(target, z)
-    least = enough(size)
-    x, moved, rest = torch.zeros_like(target), target.new_zeros(()), target
-    for step in range(most):
-        pushed, outputs = times(d)
-        bend = _dot(d, pushed)
-        if bend <= flat * _dot(d, d):
-            return (x, moved) if step else (d, outputs)
-        t = size / bend
-        x, rest, moved = x + t * d, rest - t * pushed, moved + t * outputs
-        z = inverse(rest)
-        following = _dot(rest, z)
-        if following <= least:
-            break
-        d, size = z + following / size * d, following
-    return x, moved
-
-
-def _dot(one: Tensor, other: Tensor) -> float:
-    return float((one * other).sum())
 
 
 def relative_gain(gain: float, value: float) -> float:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.leave_one_out.conjugate_gradients import Iterate, conjugate_gradients
 from decoupled_descent.leave_one_out.minimum import Minimum
 
 #: Groups with more outputs of rows than this are solved by conjugate gradients.
@@ -90,24 +91,24 @@ class LargeGroup:
         return values + self.times(self.solve(self._bend(values)))
 
     def _outputs(self, values: Tensor) -> Tensor | None:
-        """V_GG times the solution; None if conjugate gradients do not converge."""
-        rest, moved = values, torch.zeros_like(values)
-        pulled = self.times(rest)  # V times the residual
-        around = pulled  # V times the direction
-        direction, size = rest, (rest * pulled).sum(1, keepdim=True)
-        least = CLOSE**2 * size
-        for _ in range(MOST_STEPS):
-            pushed = direction - self._bend(around)
-            bend = (around * pushed).sum(1, keepdim=True)
-            length = torch.where(size > least, size / bend, 0.0)
-            moved, rest = moved + length * around, rest - length * pushed
-            pulled = self.times(rest)
-            following = (rest * pulled).sum(1, keepdim=True)
-            if bool((following <= least).all()):
-                return moved
-            share = torch.where(size > least, following / size, 0.0)
-            direction, around, size = rest + share * direction, pulled + share * around, following
-        return None
+        """V_GG times the solution; None if conjugate gradients do not converge.
+
+        They solve (V⁻¹ − W) y = values, with the approximate inverse V. A vector is a pair
+        (y, V⁻¹y), so that V⁻¹ is never needed.
+        """
+        found = conjugate_gradients(
+            lambda pair: (pair[1] - self._bend(pair[0]), values.new_zeros(())),
+            lambda rest: torch.stack([self.times(rest), rest]),
+            values,
+            _converged,
+            MOST_STEPS,
+            inner=lambda pair, rest: (pair[0] * rest).sum(1, keepdim=True),
+        )
+        return found.x[0] if _converged(found) else None
+
+
+def _converged(at: Iterate) -> bool:
+    return bool((at.size <= CLOSE**2 * at.first).all())
 
 
 def systems(minimum: Minimum) -> Iterator[MatrixSystems | LargeGroup]:

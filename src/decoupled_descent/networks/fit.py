@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
-from decoupled_descent.networks.choice import STEPS, Choice, choose
+from decoupled_descent.networks.choice import EPOCHS, STEPS, Choice, batch_size, choose
 from decoupled_descent.networks.folds.cross_fit import CrossFit
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
@@ -30,10 +30,8 @@ from decoupled_descent.training.stopping import EarlyStopping
 
 #: Iterates where an algorithm is given.
 ITERATES = 200
-#: Stacked folds by default: epochs, AdamW with a cosine schedule, and steps per epoch at least.
-EPOCHS, RATE, DECAY, BATCHES = 100, 2e-3, 0.01, 32
-#: Batches are between these sizes.
-SMALLEST, LARGEST = 16, 256
+#: AdamW of stacked folds by default, with a cosine schedule.
+RATE, DECAY = 2e-3, 0.01
 
 
 def fit(
@@ -111,8 +109,8 @@ def fit(
         >>> run = dd.fit(X, y, model, loss="logistic", steps=10)
         >>> run.train_error.shape
         torch.Size([10])
-        >>> run.note.split(". ")[0].rstrip(".")
-        'Chosen: leave-one-out along the path, for 80 rows and 49 parameters are few'
+        >>> run.note
+        'Chosen: leave-one-out along the path. For 80 rows and 49 parameters it takes about ...'
         >>> accuracy = run.estimate("accuracy")  # .value, .stderr, .interval, .verdict
 
         >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)
@@ -148,9 +146,9 @@ def fit(
     model, y = unwrapped_module(model), labels_for(loss, y)
     if steps is not None:
         whole_number("steps", steps)
-    choice = choose(X, y, model, loss, weights, groups, STEPS if steps is None else steps)
+    choice = choose(X, y, model, loss, weights, groups, steps)
     if show_progress(progress):
-        print(choice.announced(), file=sys.stderr)
+        print(choice.reason, file=sys.stderr)
     options["independent_start"] = independent_start
     if choice.path is None:
         options["patience"] = patience
@@ -173,7 +171,7 @@ def _by_folds(
             "DecoupledGaussNewton()"
         )
     rows = as_examples(X, y, model, given["weights"], given["groups"])
-    batch = max(SMALLEST, min(LARGEST, rows.n // BATCHES))
+    batch = batch_size(rows.n)
     steps = epochs * -(-rows.n // batch)
 
     def make(parameters: list[Tensor]) -> torch.optim.Optimizer:

@@ -13,7 +13,7 @@ from decoupled_descent.checks import ignoring
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.given import check_classes
 from decoupled_descent.networks.path.derivatives import Network
-from decoupled_descent.networks.row_losses import RowLosses, check_ignored
+from decoupled_descent.networks.row_losses import RowLosses, by_rows, check_ignored
 from decoupled_descent.objective.losses import (
     Loss,
     check_labels,
@@ -69,6 +69,7 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
         check_labels(network.loss, rows.y, outputs.shape[1])
     else:
         shaped = outputs.squeeze(1) if outputs.shape[1] == 1 and rows.y.ndim == 1 else outputs
+        network.loss = by_rows(network.loss, shaped, rows.y[probe])
         check_rows_one_by_one(network.loss, shaped[:1].expand(8, *shaped.shape[1:]), rows.y)
     with network.differentiable():
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +21,11 @@ ROUNDING = 1e-4
 class RowLosses:
     """Losses row by row, shape (B,), from a criterion that is a mean over rows.
 
-    A module with ``reduction="mean"`` is asked with ``reduction="none"``. A function that returns
-    one number is called for every row alone. A function that returns a number for each row is
-    used as it is. Numbers of one row (outputs, tokens, pixels) are averaged. With ``sums``, a
-    criterion with ``reduction="sum"`` is taken, too; it adds them.
+    A module with ``reduction="mean"`` is asked with ``reduction="none"``, and so is a function with
+    this option. Another function that returns one number is called for every row alone. A function
+    that returns a number for each row is used as it is. Numbers of one row (outputs, tokens,
+    pixels) are averaged. With ``sums``, a criterion with ``reduction="sum"`` is taken, too; it adds
+    them.
 
     Example:
         >>> losses = RowLosses(nn.MSELoss())
@@ -31,15 +34,17 @@ class RowLosses:
     """
 
     def __init__(self, criterion: Criterion, sums: bool = False) -> None:
+        name = getattr(criterion, "name", getattr(criterion, "__name__", type(criterion).__name__))
         if isinstance(criterion, str | Loss):
+            name = criterion if isinstance(criterion, str) else name
             criterion = (get_loss(criterion) if isinstance(criterion, str) else criterion).of
         if isinstance(criterion, type) or not callable(criterion):
             raise ValueError(
                 f"criterion={criterion!r} must be a function of outputs and labels, such as "
                 "torch.nn.CrossEntropyLoss()"
             )
-        self.criterion = criterion
-        self._rows = criterion
+        self.criterion, self._name = criterion, name
+        self._rows: Callable[..., Tensor] = criterion
         reduction = getattr(criterion, "reduction", None)
         if reduction == "sum" and not sums:
             raise ValueError(
@@ -55,6 +60,8 @@ class RowLosses:
         if isinstance(criterion, nn.Module) and reduction in ("mean", "sum"):
             self._rows = copy.copy(criterion)
             setattr(self._rows, "reduction", "none")  # noqa: B010 - no module declares it
+        elif _averages(criterion):
+            self._rows = functools.partial(cast(Any, criterion), reduction="none")
 
     def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Losses of rows."""
@@ -97,7 +104,16 @@ class RowLosses:
         """Raise ``ValueError`` where the criterion is no mean over rows."""
         with torch.no_grad():
             outputs = like_labels(outputs, y)
-            value: Any = self.criterion(outputs, y)
+            try:
+                value: Any = self.criterion(outputs, y)
+            except (RuntimeError, IndexError) as error:
+                hint = ""
+                if outputs.ndim == 3 and y.shape == outputs.shape[:2]:
+                    hint = "; classes are the second dimension: let the model return outputs.mT"
+                raise ValueError(
+                    f"criterion {self._name} fails for outputs of shape "
+                    f"{tuple(outputs.shape)} and y of shape {tuple(y.shape)}: {error}{hint}"
+                ) from error
             rows = self(outputs, y).mean()
         rounding = max(ROUNDING, 4 * torch.finfo(outputs.dtype).eps)
         close = torch.isclose(value, rows, rtol=rounding, atol=rounding, equal_nan=True)
@@ -107,6 +123,29 @@ class RowLosses:
                 f"it must be a mean over rows; y has shape {tuple(y.shape)} and {y.dtype} (for "
                 "ignored labels, give sample_weight=0)"
             )
+
+
+def by_rows(loss: Loss, outputs: Tensor, y: Tensor) -> Loss:
+    """The loss itself, or row by row if it is a mean over rows, tried on a few of them."""
+    with torch.no_grad():
+        try:
+            mean = not loss.builtin and loss.of(outputs, y).ndim == 0
+        except Exception:
+            return loss
+    if not mean:
+        return loss
+    rows = RowLosses(loss.value)
+    rows.check(outputs, y)
+    return loss._replace(value=rows)
+
+
+def _averages(criterion: Any) -> bool:
+    """Whether a function has the option to average over rows, and does so by default."""
+    try:
+        option = inspect.signature(criterion).parameters.get("reduction")
+    except (TypeError, ValueError):  # a function of C has no signature
+        return False
+    return option is not None and option.default == "mean"
 
 
 def check_ignored(criterion: Any, y: Tensor) -> None:

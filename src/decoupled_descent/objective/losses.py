@@ -252,8 +252,8 @@ def _try(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
     except Exception as error:
         raise ValueError(
             f"loss {loss.name!r} fails for outputs of shape {tuple(outputs.shape)} and y "
-            f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time, "
-            "so pass weights per row and the like as further columns of y"
+            f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time; "
+            "weights of rows are passed as weights="
         ) from error
 
 

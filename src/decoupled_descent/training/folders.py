@@ -20,21 +20,36 @@ _around: ContextVar[Path | None] = ContextVar("around", default=None)
 
 
 class Lock:
-    """A lock on a folder for one call; the system releases it when the process ends."""
+    """A lock on a folder for one call; the system releases it when the process ends.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The folder.
+        wait: Whether to wait until no other call has it; otherwise that is an error.
+    """
+
+    def __init__(self, folder: Path, wait: bool = False) -> None:
         self._handle = -1
         if fcntl is None:
             return
         self._handle = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             self.release()
+            if wait:
+                raise
             raise ValueError(
                 f"{folder} is in use by another call that saves its checkpoints there; wait for "
                 "its end, or use another folder"
             ) from None
+
+    def __enter__(self) -> Lock:
+        """The folder is locked already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the folder."""
+        self.release()
 
     def release(self) -> None:
         """Release the folder for other calls."""

@@ -75,3 +75,30 @@ def test_the_last_epoch_is_there_if_it_was_asked_for():
     assert chosen.best_step < 12
     with pytest.raises(ValueError, match="best=False asks for the last epoch"):
         chosen.predict(X, best=False)
+
+
+class Tagger(nn.Module):
+    """Classes of tokens, (n, classes, tokens)."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.last = nn.Embedding(7, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(self.embed(x)).mT
+
+
+def test_labels_of_tokens_are_evaluated_token_by_token():
+    draw = torch.Generator().manual_seed(0)
+    words = torch.randint(0, 7, (60, 5), generator=draw)
+    y = torch.where(torch.rand(60, 5, generator=draw) < 0.8, words % 3, 0)
+    torch.manual_seed(0)
+    cross = CrossFit(Tagger(), nn.CrossEntropyLoss(), lambda p: torch.optim.AdamW(p, lr=0.05), 5)
+    run = cross.fit(words, y, 5)
+    outputs = run.outputs
+    own = nn.functional.cross_entropy(outputs, y, reduction="none").double().mean(1)
+    assert run.error == pytest.approx(float(own.mean()), rel=1e-6)
+    # tokens of a row depend on each other: the standard error is that of means of rows
+    assert run.stderr == pytest.approx(float(own.std()) / 60**0.5, rel=0.02)
+    right = (outputs.argmax(1) == y).double().mean()
+    assert run.estimate("accuracy").value == pytest.approx(float(right))

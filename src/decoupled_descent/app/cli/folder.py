@@ -6,10 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import typer
@@ -26,12 +24,7 @@ from decoupled_descent.files import permissions, sync, temporary_folder, write_t
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators.saving import save_model
 from decoupled_descent.tensor_file import MODEL_FILE
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
+from decoupled_descent.training.folders import Lock
 
 
 def write(
@@ -91,7 +84,7 @@ def _move(partial: Path, out: Path, written: list[str]) -> None:
     try:
         partial.rename(out)
     except OSError:  # the folder exists
-        with _alone(out), Postponed():
+        with Lock(out, wait=True), Postponed():
             for name in FILES:
                 if name in written:
                     (partial / name).replace(out / name)
@@ -132,20 +125,6 @@ def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) 
             shutil.rmtree(folder, ignore_errors=True)
         return ""
     return f"; the results are in {folder}: move them to a disk with free space"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other training writes to the folder, and keep others out."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def write_history(path: Path, report: ReportData) -> None:

@@ -116,15 +116,21 @@ class CrossFitRun(NetworkRun):
     def evaluation(self) -> Evaluation:
         """How good the model is on new rows; the epoch of each fold is chosen by the others."""
         rows, record = self.record.assignment.evaluated, self.record
+        outputs, y = torch.as_tensor(record.outputs)[rows], self.labels[rows]
         weights = None if record.weights is None else record.weights[rows]
         groups = None if record.groups is None else record.groups[rows]
-        labels = Labels(self.labels[rows], self.scale, weights, groups)
-        return labels.evaluation(
-            torch.as_tensor(record.outputs)[rows],
-            self._losses[rows],
-            how="folds",
-            models=np.asarray(record.assignment.fold[rows]),  # those of other folds are others
-            notes=self.notes,
+        losses, models = self._losses[rows], record.assignment.fold[rows]
+        if outputs.ndim == 3 and y.ndim == 2 and not y.is_floating_point():  # classes of tokens
+            groups = torch.arange(len(y)) if groups is None else groups
+            groups, losses, models = (
+                torch.as_tensor(each).repeat_interleave(y.shape[1])
+                for each in (groups, losses, models)
+            )
+            weights = None if weights is None else weights.repeat_interleave(y.shape[1])
+            outputs, y = outputs.mT.flatten(0, 1), y.flatten()
+        # the models of rows in other folds are others
+        return Labels(y, self.scale, weights, groups).evaluation(
+            outputs, losses, how="folds", models=np.asarray(models), notes=self.notes
         )
 
     @property

@@ -60,10 +60,16 @@ class Dual(Curvature):
         own = weights.T.gather(1, index) * there
         blocks = self.inverse[index.unsqueeze(2), index.unsqueeze(1)]
         factor = torch.linalg.solve(_filled(blocks, there), own.unsqueeze(2)).squeeze(2)
-        struck = torch.zeros_like(weights.T).scatter_add_(1, index, factor * there)
-        weights = weights - self.inverse @ struck.T
         scale = 1 / self.nu
-        return vectors.addmm(weights.T.to(vectors), self.rows, beta=scale, alpha=-scale)
+        weights = weights.T - self._struck(index, factor * there)
+        return vectors.addmm(weights.to(vectors), self.rows, beta=scale, alpha=-scale)
+
+    def _struck(self, index: Tensor, factor: Tensor) -> Tensor:
+        """S⁻¹ times a vector for each group that is zero but at its own rows, shape (m, nK)."""
+        if index.numel() <= 2 * len(self.inverse):  # else groups are padded to a large one
+            return torch.bmm(factor.unsqueeze(1), self.inverse[index]).squeeze(1)
+        full = factor.new_zeros(len(index), len(self.inverse)).scatter_add_(1, index, factor)
+        return full @ self.inverse
 
 
 class Primal(Curvature):

@@ -9,14 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
+from torch.func import functional_call, jacrev, jvp, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from decoupled_descent.networks.frozen import Frozen
+from decoupled_descent.networks.path.layered import Layered
+from decoupled_descent.networks.path.losses import LossOfOutputs
 from decoupled_descent.networks.path.shared_linear import SharedLinear
 from decoupled_descent.objective.losses import Loss
 
@@ -26,16 +28,7 @@ from decoupled_descent.objective.losses import Loss
 CHUNK = 2**23
 
 
-class Expansion(NamedTuple):
-    r"""The losses of rows to second order in their outputs."""
-
-    losses: Tensor  # ℓ_j, shape (n,)
-    slopes: Tensor  # g_j = ∇ℓ_j, shape (n, K)
-    roots: Tensor  # C_j with C_j C_jᵀ = W_j, shape (n, K, K); W_j = ∇²ℓ_j where that is positive
-    exact: bool  # whether W_j is the second derivative of the loss in every row
-
-
-class Network:
+class Network(LossOfOutputs):
     r"""A module and a loss as functions of the vector β of all trainable parameters.
 
     Args:
@@ -62,8 +55,14 @@ class Network:
         recurrent = any(isinstance(each, nn.RNNBase) for each in self.module.modules())
         self._mapped: Callable[..., Any] = _looped if recurrent else vmap
         self._recurrent = recurrent
+        self._layered: Layered | None = None  # the layers, if their derivatives are written out
         self.frozen: Frozen | None = None  # layers before this module, whose outputs the rows are
         self.activations = 0  # numbers per row that a reverse pass keeps, see ``measure``
+
+    @property
+    def by_layers(self) -> bool:
+        """Whether the derivatives of the layers are written out, or those of ``torch.func``."""
+        return self._layered is not None
 
     def flat(self, module: nn.Module) -> Tensor:
         """The trainable parameters of such a module as one vector, shape (P,)."""
@@ -90,64 +89,30 @@ class Network:
         """o(β), shape (n, K)."""
         return self._of_parts(self._parts(beta), X)
 
-    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """ℓ(o_j, y_j), shape (n,), for outputs (n, K)."""
-        single = outputs.shape[1] == 1 and y.ndim == 1
-        return self.loss.of(outputs.squeeze(1) if single else outputs, y)
-
-    def slopes(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """∇ℓ_j, shape (n, K)."""
-        result: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
-        return result
-
-    def bends(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
-        """∇²ℓ_j v_j, shape (n, K), by two reverse passes: some losses have no forward one."""
-        result: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
-        return result
-
-    def expand(self, outputs: Tensor, y: Tensor, spread: float) -> Expansion:
-        """Expand the losses; ``spread`` is the width of differences where there is a kink."""
-        count = outputs.shape[1]
-        losses, slopes = self.losses(outputs, y), self.slopes(outputs, y)
-        if not self.loss.smooth:
-            return Expansion(losses, slopes, self._wide(outputs, y, spread), False)
-        columns = []
-        for k in range(count):
-            unit = torch.zeros_like(outputs)
-            unit[:, k] = 1.0
-            columns.append(self.bends(outputs, y, unit))
-        curvature = torch.stack(columns, 2)
-        values, vectors = torch.linalg.eigh(curvature.double())
-        largest = float(values.max())
-        if not largest > 0:
-            return Expansion(losses, slopes, self._wide(outputs, y, spread), False)
-        convex = float(values.min()) >= -1e-6 * largest
-        roots = (vectors * values.clamp_min(0).sqrt().unsqueeze(1)).to(outputs)
-        return Expansion(losses, slopes, roots, convex)
-
-    def _wide(self, outputs: Tensor, y: Tensor, spread: float) -> Tensor:
-        """Roots of a mean curvature, from differences of slopes over the spread of the labels."""
-        above, below = (self.slopes(outputs + step, y) for step in (spread, -spread))
-        mean = ((above - below).mean() / (2 * spread)).clamp_min(1e-12)
-        count = outputs.shape[1]
-        return (mean.sqrt() * torch.eye(count).to(outputs)).expand(len(outputs), count, count)
-
     def gradient(self, beta: Tensor, X: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Σ_j w_j J_jᵀ g_j, shape (P,)."""
         return self.residuals(beta.unsqueeze(0), X, y, weights.unsqueeze(0))[0][0]
 
     def direction(self, beta: Tensor, X: Tensor, along: Tensor) -> Tensor:
         """J_j p for all rows, shape (n, K)."""
+        if self._layered is not None:
+            passed = self._layered.value(self._stacked(beta.unsqueeze(0)), self._layered.inputs(X))
+            return self._layered.direction(passed, self._stacked(along.unsqueeze(0)))[0].T
         blocks = torch.split(X, self._rows(1, len(X)))
         parts = [jvp(lambda b, x=x: self.outputs(b, x), (beta,), (along,))[1] for x in blocks]
         return torch.cat(parts)
 
     def own_outputs(self, betas: Tensor, X: Tensor) -> Tensor:
         """The outputs of row j at parameters of its own β_j, shape (n, K)."""
+        if self._layered is not None:
+            return self._layered.own_value(self._stacked(betas), X).outputs.squeeze(2)
         return self._mapped(lambda b, x: self.outputs(b, x.unsqueeze(0))[0])(betas, X)  # type: ignore[no-any-return]
 
     def own_directions(self, betas: Tensor, X: Tensor, along: Tensor) -> Tensor:
         """J_j(β_j) v_j, shape (n, K)."""
+        if self._layered is not None:
+            passed = self._layered.own_value(self._stacked(betas), X)
+            return self._layered.direction(passed, self._stacked(along)).squeeze(2)
 
         def one(b: Tensor, x: Tensor, v: Tensor) -> Tensor:
             result: Tensor = jvp(lambda c: self.outputs(c, x.unsqueeze(0))[0], (b,), (v,))[1]
@@ -162,7 +127,11 @@ class Network:
         every = self._mapped(one, in_dims=(None, 0))
         for first in range(0, len(X), rows):
             span = slice(first, min(first + rows, len(X)))
-            yield span, every(beta, X[span])
+            if self._layered is None:
+                yield span, every(beta, X[span])
+            else:
+                parts = self._stacked(beta.unsqueeze(0))
+                yield span, self._layered.jacobians(parts, X[span], count)
 
     def residuals(
         self,
@@ -206,6 +175,12 @@ class Network:
         every = self._mapped(one, in_dims=(0, each, 0, None, None))
         copies = max(1, CHUNK // (self._cost(along) * len(X) + 4 * self.size))
         rows = self._rows(self._cost(along) // max(1, self.activations), len(X))
+        if self._layered is not None:
+            every, (copies, rows) = self._residuals_by_layer, self._layered.sizes(len(X))
+        spans = [slice(start, start + rows) for start in range(0, len(X), rows)]
+        blocks = [
+            X[span] if self._layered is None else self._layered.inputs(X[span]) for span in spans
+        ]
         result, outputs = torch.empty_like(betas), []
         for first in range(0, len(betas), copies):
             some = slice(first, first + copies)
@@ -215,9 +190,8 @@ class Network:
             else:
                 step = self._stacked(along[some]) if each == 0 else self._parts(along)
             of_rows: list[Tensor] = []
-            for start in range(0, len(X), rows):
-                span = slice(start, start + rows)
-                pulled, seen = every(parts, step, weights[some, span], X[span], y[span])
+            for span, block in zip(spans, blocks, strict=True):
+                pulled, seen = every(parts, step, weights[some, span], block, y[span])
                 whole = torch.split(result[some], self.sizes, 1)
                 for old, new in zip(whole, pulled, strict=True):
                     old.add_(new.flatten(1)) if of_rows else old.copy_(new.flatten(1))
@@ -225,8 +199,35 @@ class Network:
             outputs.append(torch.cat(of_rows, 1) if len(of_rows) > 1 else of_rows[0])
         return result, torch.cat(outputs)
 
+    def _residuals_by_layer(
+        self, parts: tuple[Tensor, ...], step: tuple[Tensor, ...], c: Tensor, X: Tensor, y: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """The same as ``residuals`` for all copies at once, with the layers' own derivatives."""
+        assert self._layered is not None
+        count = len(parts[0])
+        shared = bool(step) and step[0].ndim < parts[0].ndim
+        moved = tuple(each.unsqueeze(0) for each in step) if shared else step
+        labels = y.repeat(count, *(1,) * (y.ndim - 1))
+
+        def slopes(outputs: Tensor, change: Tensor | None) -> Tensor:
+            flat = outputs.mT.reshape(len(labels), -1)
+            result = self.slopes(flat, labels)
+            if change is not None:
+                result = result - self.bends(flat, labels, change.mT.reshape(flat.shape))
+            return result.reshape(count, len(y), -1).mT * c.unsqueeze(1)
+
+        pulled, outputs = self._layered.residuals(parts, moved, X, slopes)
+        return pulled, outputs.mT
+
     def copy_outputs(self, betas: Tensor, X: Tensor) -> Tensor:
         """o_j(β_i), shape (m, n, K)."""
+        if self._layered is not None:
+            copies, rows = self._layered.sizes(len(X))
+            inputs = [self._layered.inputs(some) for some in torch.split(X, rows)]
+            stacks = [self._stacked(some) for some in torch.split(betas, copies)]
+            return torch.cat(
+                [torch.cat([self._layered.value(b, x).outputs for x in inputs], 2) for b in stacks]
+            ).mT
         every = self._mapped(self._of_parts, in_dims=(0, None))
         copies = max(1, CHUNK // (2 * max(1, self.activations) * len(X) + self.size))
         return torch.cat([every(self._stacked(some), X) for some in torch.split(betas, copies)])
@@ -269,6 +270,11 @@ class Network:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved):
             outputs = self.outputs(beta, X)
         self.activations = max(1, kept[0] // len(X), outputs[0].numel())
+        self._layered = Layered.of(self.module, self.names)
+        if self._layered is not None:
+            if self._layered.fits(self._parts(self.start), X, outputs.detach()):
+                return
+            self._layered = None
         if self._mapped is not vmap:
             return
         try:
@@ -292,6 +298,9 @@ class Network:
         if self._recurrent:  # its LSTM has no forward-mode derivative
             mkldnn.enabled = False
         try:
+            if self._layered is not None:
+                yield
+                return
             with sdpa_kernel(SDPBackend.MATH), SharedLinear():
                 yield
         finally:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.leave_one_out.conjugate_gradients import Iterate, conjugate_gradients
 from decoupled_descent.networks.path.curvature import Curvature
 from decoupled_descent.networks.path.problem import Problem
 
@@ -138,34 +139,30 @@ def _resolved(
     apart: Tensor = ~(further.norm(dim=1) <= APART * change.norm(dim=1))
     if bool(apart.any()):
         own = some[apart]
-        runs.change[own] = _conjugate_gradients(
-            runs, own, change[apart], missing[apart], further[apart]
-        )
+        runs.change[own] = _solved(runs, own, change[apart], missing[apart])
         _shorten(runs, own)
     return apart
 
 
-def _conjugate_gradients(
-    runs: Followers, some: Tensor, change: Tensor, missing: Tensor, further: Tensor
-) -> Tensor:
-    """Solve A'₋ᵢ (p + change) = G'₋ᵢ; ``further`` is A₋ᵢ⁻¹ of what is missing."""
-    direction = further
-    for _ in range(ROUNDS):
-        image = missing - runs.missing(change + direction, some)  # A'₋ᵢ d
-        before = (missing * further).sum(1, keepdim=True)
-        length = _quotient(before, (direction * image).sum(1, keepdim=True))
-        change, missing = change + length * direction, missing - length * image
-        further = runs.solve(missing, some)
-        if bool((further.norm(dim=1) <= CLOSE * change.norm(dim=1)).all()):
-            break
-        after = (missing * further).sum(1, keepdim=True)
-        direction = further + _quotient(after, before) * direction
-    return change
+def _solved(runs: Followers, some: Tensor, change: Tensor, missing: Tensor) -> Tensor:
+    """Solve A'₋ᵢ (p + change) = G'₋ᵢ."""
 
+    def times(direction: Tensor) -> tuple[Tensor, Tensor]:
+        """A'₋ᵢ d."""
+        return missing - runs.missing(change + direction, some), missing.new_zeros(())
 
-def _quotient(top: Tensor, bottom: Tensor) -> Tensor:
-    """The quotient, or 0 where rounding has left nothing to divide by."""
-    return torch.where(bottom > 0, top / bottom.clamp_min(1e-30), 0.0)
+    def done(at: Iterate) -> bool:
+        return bool((at.z.norm(dim=1) <= CLOSE * (change + at.x).norm(dim=1)).all())
+
+    found = conjugate_gradients(
+        times,
+        lambda rest: runs.solve(rest, some),
+        missing,
+        done,
+        ROUNDS,
+        inner=lambda one, other: (one * other).sum(1, keepdim=True),
+    )
+    return change + found.x
 
 
 def _shorten(runs: Followers, some: Tensor) -> None:

@@ -35,8 +35,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from decoupled_descent.networks.path.curvature import Curvature, Parts, assemble
-from decoupled_descent.networks.path.derivatives import Expansion
 from decoupled_descent.networks.path.far_rows import Followers, checked, correct, mean_effect
+from decoupled_descent.networks.path.losses import Expansion
 from decoupled_descent.networks.path.problem import Problem
 
 #: μ at the start, in units of the mean ‖C_jᵀ J_j‖², and the least that it may become. From small

@@ -13,6 +13,7 @@ from torch import Tensor
 from decoupled_descent.evaluation.checks.check import MOST_TOGETHER
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_rows
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.leave_one_out.linear_algebra import product_speed
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
@@ -24,7 +25,6 @@ from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.features.scaling import as_rows, is_sparse, moments
 from decoupled_descent.tables.members.catalogue import as_recipes
 from decoupled_descent.tables.members.interface import Recipe
-from decoupled_descent.tables.search.cost import product_speed
 from decoupled_descent.tables.search.deadline import Deadline
 from decoupled_descent.tables.search.fits import CandidateFit, SearchResult
 from decoupled_descent.tables.search.search import search_models

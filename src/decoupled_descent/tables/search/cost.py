@@ -8,11 +8,9 @@ its size, and the other members, whose recipes say what they take. On simulated 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
-import torch
-
+from decoupled_descent.leave_one_out.linear_algebra import product_speed
 from decoupled_descent.leave_one_out.minimum import DUAL, SQUARE
 from decoupled_descent.leave_one_out.precondition import LEAD, SOFTMAX_LEAD
 from decoupled_descent.tables.members.interface import Recipe, TableSize
@@ -89,19 +87,6 @@ def expected_bytes(n: int, widths: list[int], outputs: int) -> float:
     if n <= SQUARE and (outputs > 1 or DUAL * n < largest):
         return BASE + 2 * kept + 8.0 * n**2 * (4 + 2 * outputs)
     return BASE + 2 * kept + 8.0 * 3 * (outputs * largest) ** 2
-
-
-def product_speed(size: int = 400) -> float:
-    """Operations per second of a product of matrices in float64, the best of a few tries.
-
-    A single one may have waited for other processes.
-    """
-    square, taken = torch.ones(size, size, dtype=torch.float64), []
-    for _ in range(5):
-        start = time.perf_counter()
-        square @ square
-        taken.append(time.perf_counter() - start)
-    return 2.0 * size**3 / max(min(taken), 1e-9)
 
 
 def in_words(seconds: float) -> str:
