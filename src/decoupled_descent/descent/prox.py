@@ -188,7 +188,7 @@ class ProximalRule:
     r"""The step of ISTA, or with ``accelerated`` of FISTA.
 
     .. math::
-       v &= \mathrm{prox}(\eta_0 y_t - \eta_1 w), \qquad
+       v = \mathrm{prox}(\eta_0 y_t - \eta_1 w), \qquad
        y_{t+1} = v + \frac{\tau_t - 1}{\tau_{t+1}}(v - v_{\text{before}}), \qquad
        \tau_{t+1} = \tfrac12\bigl(1 + \sqrt{1 + 4\tau_t^2}\bigr), \quad \tau_0 = 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables.analyses import reasons
+from decoupled_descent.tables.analyses.reasons import written
 from decoupled_descent.tables.columns.column import Column
 
 
@@ -39,4 +39,4 @@ def test_a_wrong_value_is_named_in_its_row(run, tmp_path):
     ],
 )
 def test_values_are_written_as_in_the_table(column, values, text):
-    assert reasons.written(column, np.array(values)) == text
+    assert written(column, np.array(values)) == text

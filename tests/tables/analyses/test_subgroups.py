@@ -10,7 +10,7 @@ import pytest
 
 from decoupled_descent.evaluation import Evaluation
 from decoupled_descent.evaluation.kinds import NUMBERS
-from decoupled_descent.tables.analyses import subgroups
+from decoupled_descent.tables.analyses.subgroups import FEWEST, subgroups
 from decoupled_descent.tables.columns.rules import Columns
 
 
@@ -22,7 +22,7 @@ def errors_by_category(frame, y, predicted, groups=None):
         _left_out=evaluation, _rows_of_fit=lambda: evaluation, _kept=None, time_estimate_=None,
         _checked=lambda X: X, columns_=None,
     )  # fmt: skip
-    return subgroups.subgroups(model, columns.apply(frame), columns)
+    return subgroups(model, columns.apply(frame), columns)
 
 
 def test_errors_and_differences_are_those_of_the_rows():
@@ -34,7 +34,7 @@ def test_errors_and_differences_are_those_of_the_rows():
     found = errors_by_category(frame, y, predicted)
     squares = (y - predicted) ** 2
     present = ["missing" if one is None else one for one in town]
-    wanted = {name for name in present if present.count(name) >= subgroups.FEWEST}
+    wanted = {name for name in present if present.count(name) >= FEWEST}
     assert {one.value for one in found} == wanted
     assert "Rom" not in wanted
     for one in found:
