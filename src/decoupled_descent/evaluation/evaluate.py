@@ -18,6 +18,7 @@ from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaEr
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
+from decoupled_descent.evaluation.later_rows import as_times, of_later_rows
 from decoupled_descent.evaluation.searches import of_search
 from decoupled_descent.objective.losses import LEAST
 
@@ -42,6 +43,7 @@ def evaluate(
     groups: Any = None,
     refits: int | str = "auto",
     *,
+    time: Any = None,
     predictions: Any = None,
 ) -> Evaluation:
     """Estimate how good a fitted model is on new rows, from the rows that it was fitted to.
@@ -58,6 +60,8 @@ def evaluate(
         groups: The group of each row (patient, day, …); rows of a group are left out together.
         refits: How many draws for literal refits: "auto" for as many as needed, 0 for none; from
             the number of rows (or groups) on every one is refitted once.
+        time: The time of each row, numbers or dates. The error is then that of rows after the last
+            one: clones that are fitted to the past predict the later half, piece by piece.
         predictions: Instead of a model and its rows: predictions of rows by models that did not
             see them, such as those out of fold. Probabilities, classes or numbers; or a dictionary
             of these by the names of models, of which the best is chosen.
@@ -82,8 +86,12 @@ def evaluate(
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
-    is_search = hasattr(fitted, "cv_results_")
-    result = _of_search(foreign, refits) if is_search else _of_model(foreign, refits)
+    if time is not None:
+        result = of_later_rows(foreign, as_times(time, foreign.task.n))
+    elif hasattr(fitted, "cv_results_"):
+        result = _of_search(foreign, refits)
+    else:
+        result = _of_model(foreign, refits)
     found = leak(foreign.task)
     return result if found is None else result.with_findings([found])
 

@@ -18,6 +18,10 @@ from decoupled_descent.checks import Z95
 
 Floats = NDArray[np.floating[Any]]
 
+#: A piece has this share of the rows; the first model is trained on the first half.
+PIECES, FIRST = 10, 5
+#: The fewest rows: each piece has four.
+FEWEST = 40
 #: Numbers are said to rise or fall if this share of the slope is not noise.
 CLEAR = 0.75
 
@@ -62,3 +66,28 @@ def next_mean(means: Floats, stderrs: Floats) -> Next:
     wider = 1 + 1 / count + (away**2 / squares if count > 2 else 0.0)
     value = float(means.mean()) + shrunk * slope * away
     return Next(value, float(max(spread, own)) * math.sqrt(wider), shrunk > CLEAR)
+
+
+def pieces_of(values: Floats) -> list[NDArray[np.intp]]:
+    """Return the rows of each piece, oldest first; the first half of the rows is one piece.
+
+    Rows of the same time are in the same piece. Raises ``ValueError`` if there are too few rows or
+    times.
+
+    Example:
+        >>> [len(piece) for piece in pieces_of(np.arange(40.0))]
+        [20, 4, 4, 4, 4, 4]
+    """
+    if len(values) < FEWEST:
+        raise ValueError(f"time needs at least {FEWEST} rows, not {len(values)}; leave it out")
+    order = np.argsort(values, kind="stable")
+    ranks = np.searchsorted(values[order], values)  # equal times have equal ranks
+    numbers = np.maximum(PIECES * ranks // len(values), FIRST - 1)
+    pieces = [np.flatnonzero(numbers == k) for k in range(FIRST - 1, PIECES)]
+    pieces = [piece[np.argsort(values[piece], kind="stable")] for piece in pieces if len(piece)]
+    if len(pieces) < 3:
+        raise ValueError(
+            f"time has {len(np.unique(values))} different values in the later half of the rows, "
+            "too few to predict later rows from earlier ones; leave it out"
+        )
+    return pieces

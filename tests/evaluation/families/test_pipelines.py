@@ -41,7 +41,7 @@ def test_refits_train_all_steps():
         ((StandardScaler(), SelectKBest(f_regression, k=2)), True),
         ((ENCODER, StandardScaler()), True),
     ],
-    ids=repr,
+    ids=["components", "projection", "random projection", "selection", "encoder"],
 )
 def test_steps_that_use_the_labels_are_left_to_folds(steps, uses):
     rows = np.concatenate([X, np.arange(60)[:, None] % 4], 1)

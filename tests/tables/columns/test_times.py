@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables.columns.times import pieces_of, times_of_rows
+from decoupled_descent.evaluation.forecast import pieces_of
+from decoupled_descent.tables.columns.times import times_of_rows
 
 DAYS = pd.date_range("2024-01-01", periods=5)
 

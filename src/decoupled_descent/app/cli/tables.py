@@ -31,9 +31,10 @@ from decoupled_descent.app.files.targets import (
     spellings_of,
     values_of,
 )
+from decoupled_descent.evaluation.forecast import pieces_of
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
-from decoupled_descent.tables.columns.times import pieces_of, times_of_rows
+from decoupled_descent.tables.columns.times import times_of_rows
 from decoupled_descent.tables.columns.values import (
     BadCellError,
     Floats,

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from decoupled_descent.tables.columns.frames import as_frame
 from decoupled_descent.tables.columns.values import Floats, dates_of, kind_of, numbers_of, style_of
-
-#: A piece has this share of the rows; the first model is trained on the first half.
-PIECES, FIRST = 10, 5
-#: The fewest rows: each piece has four.
-FEWEST = 40
 
 
 def times_of_rows(time: Any, X: Any, n: int) -> tuple[Floats, list[str]]:
@@ -49,28 +43,3 @@ def times_of_rows(time: Any, X: Any, n: int) -> tuple[Floats, list[str]]:
             "give every row a time, or leave those rows out"
         )
     return values, [str(one)[:19].removesuffix(" 00:00:00") for one in column]
-
-
-def pieces_of(values: Floats) -> list[NDArray[np.intp]]:
-    """Return the rows of each piece, oldest first; the first half of the rows is one piece.
-
-    Rows of the same time are in the same piece. Raises ``ValueError`` if there are too few rows or
-    times.
-
-    Example:
-        >>> [len(piece) for piece in pieces_of(np.arange(40.0))]
-        [20, 4, 4, 4, 4, 4]
-    """
-    if len(values) < FEWEST:
-        raise ValueError(f"time needs at least {FEWEST} rows, not {len(values)}; leave it out")
-    order = np.argsort(values, kind="stable")
-    ranks = np.searchsorted(values[order], values)  # equal times have equal ranks
-    numbers = np.maximum(PIECES * ranks // len(values), FIRST - 1)
-    pieces = [np.flatnonzero(numbers == k) for k in range(FIRST - 1, PIECES)]
-    pieces = [piece[np.argsort(values[piece], kind="stable")] for piece in pieces if len(piece)]
-    if len(pieces) < 3:
-        raise ValueError(
-            f"time has {len(np.unique(values))} different values in the later half of the rows, "
-            "too few to predict later rows from earlier ones; leave it out"
-        )
-    return pieces

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.estimate import Estimate
 from decoupled_descent.evaluation.evaluation import Evaluation
-from decoupled_descent.tables.columns.times import pieces_of
+from decoupled_descent.evaluation.forecast import pieces_of
 
 if TYPE_CHECKING:
     from decoupled_descent.tables.estimators.past import Past, Predicted
