@@ -43,7 +43,7 @@ def test_folds_where_rows_are_mixed(loss):
 def test_the_choice_and_the_time_are_stated_on_a_terminal(capsys):
     X, y = rows(40, 3)
     dd.fit(X, y, tanh_network(3, 2), loss="logistic", steps=2, progress=True)
-    assert "it takes about 1 s on this machine, and stacked folds" in capsys.readouterr().err
+    assert " s on this machine, and stacked folds" in capsys.readouterr().err
     dd.fit(X, y, tanh_network(3, 2), loss="logistic", steps=2, progress=False)
     assert capsys.readouterr().err == ""
 

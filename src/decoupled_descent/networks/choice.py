@@ -155,6 +155,8 @@ def duration(seconds: float) -> str:
 
     Example:
         >>> duration(0.2), duration(89.0), duration(600.0)
-        ('1 s', '89 s', '10 min')
+        ('0.2 s', '89 s', '10 min')
     """
-    return f"{max(1.0, seconds):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    if seconds < 10:
+        return f"{max(0.1, seconds):.1f} s"
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
