@@ -15,6 +15,7 @@ def test_all_refits_are_literal_leave_one_out():
     assert (evaluation.refits, evaluation.how) == (60, "formula and 60 refits")
 
 
+@pytest.mark.slow
 def test_a_formula_with_refits_is_unbiased_where_the_formula_is_not():
     """The selection of columns saw every row, which the formula does not know."""
     wrong, corrected = [], []

@@ -134,7 +134,8 @@ def has_a_three(n, seed):
     return X, (X == 3).any(1).long()
 
 
-@pytest.mark.parametrize("attention", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", [False, True])
 def test_the_log_loss_of_a_problem_without_noise_is_within_its_standard_error(attention):
     """Six draws of 80 rows; the root mean square of z is at most 1.15 for right intervals."""
     z = []
@@ -202,6 +203,7 @@ def test_several_rows_of_each_speaker_are_noticed(train, each):
         assert not any("groups=" in one for one in together.evaluation.reasons)
 
 
+@pytest.mark.slow
 def test_independent_rows_do_not_seem_to_belong_together():
     for seed in range(4):
         for noise in (0.3, 2.0):

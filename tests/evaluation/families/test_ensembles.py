@@ -51,6 +51,7 @@ def test_numbers_are_those_that_scikit_learn_says(model):
         np.testing.assert_allclose(evaluation.predictions, model.oob_prediction_, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_all_trees():
     """A row is out of a third of the bags; the variance of so few trees is taken away."""
     gaps = []

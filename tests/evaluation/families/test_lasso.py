@@ -12,7 +12,13 @@ X, y = numbers(100)
 
 @pytest.mark.parametrize(
     "model",
-    [Lasso(0.1), ElasticNet(0.1), LassoCV(), ElasticNetCV(), Lasso(0.1, positive=True)],
+    [
+        Lasso(0.1),
+        ElasticNet(0.1),
+        pytest.param(LassoCV(), marks=pytest.mark.slow),
+        pytest.param(ElasticNetCV(), marks=pytest.mark.slow),
+        Lasso(0.1, positive=True),
+    ],
     ids=repr,
 )
 def test_near_to_literal_refits(model):

@@ -31,7 +31,6 @@ from decoupled_descent.app.files.targets import (
     spellings_of,
     values_of,
 )
-from decoupled_descent.evaluation.forecast import pieces_of
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.tables.columns.times import times_of_rows
@@ -275,6 +274,8 @@ def _check_time(reader: TableReader, name: str, values: pd.Series) -> None:
     """Raise ``ValueError`` if the rows cannot be put in order."""
     if not reader.in_memory:
         raise ValueError("--time is for tables that fit into memory; leave it out")
+    from decoupled_descent.evaluation.forecast import pieces_of  # imports PyTorch
+
     try:
         pieces_of(times_of_rows(values, None, len(values))[0])
     except ValueError as error:
