@@ -6,6 +6,7 @@ Without row i of class c, with :math:`d = x_i - m_c`, the scatter S of the class
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,9 @@ class Discriminant(Family):
             softmax(scores + priors, 1), "moments without the row", kept=kept, is_exact=True
         )
 
+    @abstractmethod
     def scores(self, model: Any, task: Task, means: Floats, counts: Floats) -> Floats:
         """The log density of each row for each class, without the row, shape (n, K)."""
-        raise NotImplementedError
 
 
 class LinearDiscriminant(Discriminant):
