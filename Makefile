@@ -81,8 +81,8 @@ versus-strong: ## compare with CatBoost, RealMLP and xRFM, in .venv-strong (an h
 	$(PYTHON) -m venv .venv-strong
 	.venv-strong/bin/python -m pip -q install torch==$(TORCH)
 	.venv-strong/bin/python -m pip -q install -e . catboost pytabkit xrfm
-	.venv-strong/bin/python docs/studies/strong.py run --out docs/studies/strong.jsonl --data $(DECOUPLED_DATA)
-	.venv-strong/bin/python docs/studies/strong.py table docs/studies/strong.jsonl --data $(DECOUPLED_DATA)
+	.venv-strong/bin/python studies/strong.py run --out studies/strong.jsonl --data $(DECOUPLED_DATA)
+	.venv-strong/bin/python studies/strong.py table studies/strong.jsonl --data $(DECOUPLED_DATA)
 
 docs: .venv/.installed-docs ## build the site into docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html

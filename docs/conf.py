@@ -25,7 +25,6 @@ extensions = [
     "mathml",
     "names",
     "reference",
-    "studies",
 ]
 exclude_patterns = ["_build", "gallery/**", "auto_examples/**.ipynb", "auto_examples/**.py"]
 nitpicky = True

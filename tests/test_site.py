@@ -390,7 +390,7 @@ def test_formulas_stand_beside_functions_that_exist(page):
         source = ""
         for quoted in re.findall(r"`([^`]+)`", cell):
             if quoted.endswith(".py"):
-                folder = ROOT if quoted.startswith("docs/") else Path(dd.__file__).parent
+                folder = ROOT if quoted.startswith("studies/") else Path(dd.__file__).parent
                 source = (folder / quoted).read_text()
             elif quoted.startswith("dd."):
                 assert operator.attrgetter(quoted.removeprefix("dd."))(dd)

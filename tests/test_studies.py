@@ -2,13 +2,14 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted([*(ROOT / "docs/studies").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+SCRIPTS = sorted([*(ROOT / "studies").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 
 
 def imported(tree):
@@ -65,6 +66,12 @@ def test_names_of_the_package_exist(path):
     names, missing = imported(tree)
     assert missing == []
     assert sorted(set(absent(tree, names))) == []
+
+
+def test_the_readme_has_every_script():
+    text = (ROOT / "studies" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"studies/(\w+)\.py", text))
+    assert listed == {path.stem for path in (ROOT / "studies").glob("*.py")}
 
 
 def test_what_does_not_exist_is_found():

@@ -1,4 +1,4 @@
-"""Scripts of ``docs/studies`` as modules: they know where real rows come from."""
+"""Scripts of ``studies`` as modules: they know where real rows come from."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-FOLDER = Path(__file__).parents[2] / "docs" / "studies"
+FOLDER = Path(__file__).parents[2] / "studies"
 
 
 @cache
 def study(name: str) -> ModuleType:
-    """Import a script of ``docs/studies`` by its name."""
+    """Import a script of ``studies`` by its name."""
     spec = importlib.util.spec_from_file_location(f"studies_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

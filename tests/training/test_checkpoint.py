@@ -311,7 +311,7 @@ def test_what_no_file_can_hold_is_refused_before_training(tmp_path):
 @pytest.mark.slow
 def test_kills_at_random_moments():
     """SIGKILL, again and again: in the end the run is the one that nobody killed."""
-    script = Path(__file__).parents[2] / "docs" / "studies" / "kills.py"
+    script = Path(__file__).parents[2] / "studies" / "kills.py"
     seed = str(int(time.time()))
     command = [sys.executable, str(script), "--cycles", "5", "--seed", seed, "--calls", "fit"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 #: Mean and standard deviation of the prior of the shape k. Squares of normal errors have about 0.1
 #: in samples of this size, squares of errors with a t distribution of ν degrees of freedom 2/ν.
-#: Chosen on simulated losses (docs/studies/heavy_tails.py). There, with 30 to 1000 rows, intervals
+#: Chosen on simulated losses (studies/heavy_tails.py). There, with 30 to 1000 rows, intervals
 #: cover 96 to 97 % for normal and 90 to 95 % for t₃ errors; by the standard error, 74 to 82 %.
 SHAPE, SPREAD = 0.25, 0.3
 #: Shapes that are compared; from 1 on the mean does not exist.

@@ -24,7 +24,7 @@ import torch
 #: Entries of X times (FETCHING + L) from which several threads are faster. Waking a thread costs
 #: tens of microseconds, several times per step. On two cores, two threads break even at 3.0 million
 #: entries for L = 2, 2.5 for L = 8 and 0.8 for L = 27, and at 4 million in the orthogonal and the
-#: Newton method (docs/studies/threads.py); small fits by Newton's method take twice as long with
+#: Newton method (studies/threads.py); small fits by Newton's method take twice as long with
 #: two.
 ENOUGH = 2**25
 #: To fetch an entry of X from memory takes about as long as this many multiplications with it.

@@ -189,7 +189,7 @@ CHECKS = (
         "with time. The estimate is for rows like these, not for later ones.",
         definition="rise of the error if rows are left out in ten periods instead of ten random "
         "parts, in standard errors of the estimate; 0 if the rise is below its standard error. "
-        "docs/studies/drift.py has drawn tables with and without drift",
+        "studies/drift.py has drawn tables with and without drift",
         advice="the estimate is for rows like these, not for later ones: compare with the error of "
         "the last rows, predicted by a model of the rows before them",
         command_advice="the estimate is for rows like these, not for later ones: train on the rows "

@@ -51,7 +51,7 @@ EXPONENTS = np.linspace(0.4, 1.2, 17)
 DRAWS = 1000
 #: This share of the standard error of the present error is added to that of its change, because the
 #: change also depends on how typical the present training rows are for their number. The error with
-#: twice the rows does not. Chosen on the records of docs/studies/learning_curves.py, where changes
+#: twice the rows does not. Chosen on the records of studies/learning_curves.py, where changes
 #: miss by 1.1 standard errors with 0.5, and by 0.8 with 0.7 (root mean square).
 TRAINING_SET_SHARE = 0.6
 #: The fewest rows of a quarter.
