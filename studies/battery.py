@@ -5,7 +5,7 @@
 Each way is a mistake that users make, or data on which an earlier version told a wrong number with
 *trust*; it goes through the public front. An answer is honest if it is an error of one line, if its
 verdict is not *trust*, or if its number is within three standard errors of the truth. Prints a
-table for ``docs/studies/battery.md`` and, with ``--out``, writes ``battery.json`` there. A few
+table for ``docs/results/faults.md`` and, with ``--out``, writes ``battery.json`` there. A few
 minutes of one core.
 """
 

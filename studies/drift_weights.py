@@ -1,6 +1,6 @@
 """The error after a drift, from rows before it: where weights help and where they cannot.
 
-``python studies/drift_weights.py`` prints the table of docs/theory/drift.md.
+``python studies/drift_weights.py`` prints the table of docs/theory/beyond.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ for several shares of classes; ``… weights [DRAWS]`` draws rows with weights, 
 patients with several rows, ``… constant [DRAWS]`` compares with mixtures that have no constant
 member. Each line compares the mean estimate with the mean truth, which is
 measured on 3,000 other rows of each draw, and counts how often the 95 % interval covers the truth.
-The tables are those of docs/studies/edges.md.
+The tables are those of docs/results/tables.md.
 """
 
 import sys

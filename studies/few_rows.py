@@ -1,6 +1,6 @@
 """How many rows does an interval need? Coverage of the intervals, by rows.
 
-``python studies/few_rows.py [DRAWS]`` prints the table of docs/studies/diagnostics.md. Four
+``python studies/few_rows.py [DRAWS]`` prints the table of docs/diagnostics.md. Four
 columns, two of which matter, default
 estimators; the test error is that of 1,000 other rows.
 """

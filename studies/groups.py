@@ -1,6 +1,6 @@
 """Five rows of each patient, and a patient effect: is the estimate with ``groups=`` right?
 
-``python studies/groups.py [DRAWS]`` prints the table of docs/studies/estimators.md. Rows of a
+``python studies/groups.py [DRAWS]`` prints the table of docs/results/tables.md. Rows of a
 patient are alike, and so are their outcomes beyond
 what the columns explain. The test error is that of
 20,000 rows of other patients.

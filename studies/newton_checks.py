@@ -2,7 +2,7 @@
 
 ``DECOUPLED_DATA=folder python studies/newton_checks.py OUT.json`` fits classifiers and
 regressors to real tables at 100 and 400 rows and to drawn rows with one departure each, compares
-the estimate with the error on all other rows, and prints the tables of docs/studies/diagnostics.md.
+the estimate with the error on all other rows, and prints the tables of docs/diagnostics.md.
 """
 
 import json

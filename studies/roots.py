@@ -1,6 +1,6 @@
 """Intervals of a mean loss: around the mean itself, or around its root?
 
-``python studies/roots.py`` prints the two tables of docs/studies/estimators.md: the 660 fits
+``python studies/roots.py`` prints the two tables of docs/results/tables.md: the 660 fits
 of studies/tables.jsonl, and drawn squared errors of known laws.
 """
 

@@ -1,6 +1,6 @@
 """Are rows of one patient detected if they are scattered over the table, without false alarms?
 
-``python studies/similar.py [DATA] [DRAWS]`` prints the tables of docs/studies/diagnostics.md:
+``python studies/similar.py [DATA] [DRAWS]`` prints the tables of docs/diagnostics.md:
 drawn patients (rows of a patient are alike, and so are their targets beyond the columns), and real
 tables, 200 or 400 rows of each in random order. The rises are in standard errors of the estimate.
 """

@@ -83,8 +83,9 @@ def test_integrations_page_runs(tmp_path, monkeypatch):
 
 
 def test_orthogonal_page_runs():
-    names = run_blocks(ROOT / "docs" / "orthogonal.md")
+    names = run_blocks(ROOT / "docs" / "theory" / "orthogonal.md")
     assert 0 < names["tuned"].corrected_error.error < 0.69
+    assert bool(names["evolution"].test_error.isfinite().all())
 
 
 def test_state_evolution_page_runs():
@@ -92,11 +93,6 @@ def test_state_evolution_page_runs():
     run, predicted = names["run"], names["evolution"].test_error
     off = (run.train_error.double() - predicted) / run.train_error_stderr.double()
     assert float(off[:10].abs().max()) < 4  # later, when XOR breaks its symmetry is chance
-
-
-def test_orthogonal_state_evolution_page_runs():
-    names = run_blocks(ROOT / "docs" / "theory" / "orthogonal_state_evolution.md")
-    assert bool(names["evolution"].test_error.isfinite().all())
 
 
 @pytest.mark.parametrize("page", [README, *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name)

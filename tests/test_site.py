@@ -1,6 +1,7 @@
 """The site: its reference is complete, its pages are listed, and their Python blocks run."""
 
 import ast
+import html
 import importlib.util
 import inspect
 import itertools
@@ -16,6 +17,7 @@ import torch
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.evaluation.checks.catalogue import CHECKS, QUESTIONS
 from tests.test_house import imports
 from tests.test_readme import ROOT, run_blocks
 
@@ -23,11 +25,11 @@ DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
     "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
-    "integrations.md", "orthogonal.md", "own-parts.md",
+    "integrations.md", "own-parts.md",
     "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "validation.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
-    "theory/orthogonal_state_evolution.md",
+    "theory/orthogonal.md",
 }  # fmt: skip
 
 
@@ -142,6 +144,15 @@ def test_the_map_has_every_package_once_and_no_boxes_that_touch():
     assert all(0 <= box["x"] <= width - box["width"] for box in boxes)
 
 
+def test_the_table_of_checks_has_every_check_and_its_limits():
+    pytest.importorskip("sphinx", reason="the site needs pip install '.[docs]'")
+    table = extension("checks").table()
+    for name, question in QUESTIONS.items():
+        assert f"<b>{html.escape(name)}</b><br>{html.escape(question)}" in table
+    spectrum = next(check for check in CHECKS if check.name == "spectrum")
+    assert f"caution from {spectrum.caution:g}, alarm from {spectrum.alarm:g}" in table
+
+
 def test_every_figure_of_the_paper_is_in_the_gallery():
     scripts = "".join(path.read_text() for path in (DOCS / "gallery" / "paper").glob("*.py"))
     drawn = re.findall(r'reproduce\("([a-z-]+)"', scripts)
@@ -177,7 +188,7 @@ def test_a_question_or_title_has_the_words_that_people_search_for(words):
 
 
 def test_comparison_in_the_readme_is_that_of_the_study():
-    page = (DOCS / "studies" / "estimators.md").read_text()
+    page = (DOCS / "results" / "tables.md").read_text()
     row = re.compile(r"^\| ([a-z ]+) \| (\d+)(?: of 55)? \| ([\d.]+) \| \d+ % \|$", re.MULTILINE)
     quoted = row.findall((ROOT / "README.md").read_text())
     assert len(quoted) == 6
@@ -375,7 +386,7 @@ def test_checkpoints(tmp_path, monkeypatch):
     assert len(runs[0].train_error) == 5000
 
 
-FORMULAS = [*sorted((DOCS / "theory").glob("*.md")), DOCS / "orthogonal.md"]
+FORMULAS = sorted((DOCS / "theory").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", FORMULAS, ids=lambda page: page.stem)

@@ -1,6 +1,6 @@
 """Advice that is printed can be followed, and helps: each is followed on a table that provokes it.
 
-docs/studies/diagnostics.md has the same on several draws of each table.
+docs/diagnostics.md has the same on several draws of each table.
 """
 
 import numpy as np

@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from decoupled_descent.evaluation.checks import diagnosis as module
 from decoupled_descent.evaluation.checks.catalogue import CHECKS
 from decoupled_descent.evaluation.checks.check import STATUSES, Check, Evidence, Reading
 from decoupled_descent.evaluation.checks.diagnosis import diagnose
-from decoupled_descent.evaluation.checks.of_evaluations import OF_EVALUATIONS
 from decoupled_descent.evaluation.checks.table_checks import TABLE_CHECKS
 from tests.evaluation.checks.problems import GD, ODD, WHITE, clean, find, names, objective, trained
 
@@ -125,26 +123,6 @@ def test_what_people_read_has_no_symbols():
     for check in CHECKS:
         text = f"{check.name} {check.meaning} {check.advice}"
         assert not re.search("[θΨ∇̄]|\\bh\\b|pre-activation|Jacobian|Marchenko", text), text
-
-
-#: Checks whose number is 0 or 1.
-YES = ("divergence", "interruption", "no step better than the start")
-
-
-def test_the_page_on_diagnostics_lists_the_checks_and_their_limits():
-    page = Path(__file__).parents[3] / "docs" / "diagnostics.md"
-    table = page.read_text(encoding="utf-8").split("## The checks")[1].split("\n\n")[1]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
-    listed = {row[0].split(" (")[0]: row[2:5] for row in rows}
-    sign = {True: "< ", False: ""}
-    assert listed == {
-        check.name: [
-            "" if limit is None else "always" if check.name == "uncorrected error"
-            else "yes" if check.name in YES else f"{sign[check.below]}{limit:g}"
-            for limit in (check.note, check.caution, check.alarm)
-        ]
-        for check in (*CHECKS, *OF_EVALUATIONS)
-    }  # fmt: skip
 
 
 def test_a_check_from_outside_concerns_the_algorithm_that_declares_it(monkeypatch):

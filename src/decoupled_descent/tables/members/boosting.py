@@ -33,7 +33,7 @@ from decoupled_descent.tables.members.nodes import leaves_of
 FOLDS = 5
 #: Shrinkage of the trees, their leaves, and the ridge of the values of leaves.
 RATE, LEAVES, RIDGE = 0.05, 15, 1.0
-#: Tables with fewer rows have forests; see docs/studies/members.md.
+#: Tables with fewer rows have forests; see docs/results/tables.md.
 FEWEST = 1000
 #: Operations of a matrix product that take as long as one row and column in one tree, and a tree.
 EACH, TREE, TYPICAL = 60.0, 1e7, 120

@@ -31,7 +31,7 @@ from decoupled_descent.tables.members.interface import Floats, MemberFit, TableS
 
 #: Operations of a matrix product that take as long as one row, column and level of a tree: with
 #: sorted values, and with random thresholds. A tree takes ``EACH`` in addition. Measured on 100 to
-#: 20,000 rows (docs/studies/members.md).
+#: 20,000 rows (docs/results/tables.md).
 SORTED, DRAWN, EACH = 2300.0, 300.0, 3e7
 #: The number of trees of a forest: out-of-bag predictions average more than a third of them.
 TREES = 100

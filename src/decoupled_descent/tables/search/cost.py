@@ -3,7 +3,7 @@
 Four parts are counted: the ranking of feature maps, the Newton fits, what each fit takes whatever
 its size, and the other members, whose recipes say what they take. On simulated tables of 100 to
 20,000 rows, 20 and 50 columns and 2 or 10 classes, forecasts were right to a factor of 2
-(docs/studies/members.md).
+(docs/results/tables.md).
 """
 
 from __future__ import annotations

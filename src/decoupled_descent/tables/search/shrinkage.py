@@ -9,7 +9,7 @@ model, minus one standard error,
 where m_i and c_i are the probabilities that the mixture and the constant model give to the class of
 row i. That is the one-standard-error rule of Breiman and others (1984), for a mixture. If the gain
 is many standard errors, a is 0; without signal it is large. The order of the predicted
-probabilities does not change, because a stays below 1. docs/studies/members.md measures it.
+probabilities does not change, because a stays below 1. docs/results/tables.md measures it.
 """
 
 from __future__ import annotations
