@@ -17,7 +17,7 @@ import decoupled_descent as dd
 
 
 def show(name):
-    """Draw a figure at its small size, or the one that was computed before; say what it shows."""
+    """Draw a figure at its small size, or the stored one, and say what it shows."""
     stored = Path("..", "figures", "paper", f"{name}.png")
     experiment = dd.reproduce.EXPERIMENTS[name]
     if experiment.prepare is not None and "DECOUPLED_DATA" not in os.environ:
@@ -34,9 +34,9 @@ def show(name):
 
 
 # %%
-# **Regression without a signal** (``fig:noSignalReg``). There is nothing to learn. Gradient descent's
-# training error falls all the same, and its test error rises. The two errors of decoupled descent
-# stay together, and grow as predicted (dashes).
+# **Regression without a signal** (``fig:noSignalReg``). There is nothing to learn. The
+# training error of gradient descent falls all the same, and its test error rises. The two errors of
+# decoupled descent stay together, and grow as predicted (dashes).
 
 show("signalless")
 
@@ -47,9 +47,9 @@ show("signalless")
 show("signalless-sweep")
 
 # %%
-# **XOR at three signal-to-noise ratios** (``fig:XorClassification``). Four clusters, and a label that
-# no linear model finds. At high signal decoupled descent has the lower test error, and its training
-# error agrees with it.
+# **XOR at three signal-to-noise ratios** (``fig:XorClassification``). Four clusters, and a label
+# that no linear model finds. At high signal decoupled descent has the lower test error, and its
+# training error agrees with it.
 
 show("xor")
 
