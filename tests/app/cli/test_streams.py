@@ -40,6 +40,11 @@ def test_results_that_cannot_be_printed_are_one_line_and_the_model_is_saved(tabl
     assert (result.returncode, result.stderr.count("error: standard output")) == (1, 1)
 
 
+def test_an_error_that_cannot_be_printed_as_json_is_one_line(tmp_path):
+    result = shell(f"{COMMAND} train /dev/null --target y --json > /dev/full", tmp_path)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+
+
 @pytest.mark.parametrize("errors", ["2>&-", "2>/dev/full"])
 def test_notes_that_cannot_be_printed_are_lost(table, tmp_path, errors):
     train = f"{COMMAND} train {table} --target y --ridge 1 --features linear --out o"

@@ -109,7 +109,10 @@ def answer(arguments: list[str]) -> int:
         text = usage() if usage is not None else str(error) or "there is not enough memory"
         text = harmless(" ".join(text.split()))
         if "--json" in arguments:
-            typer.echo(json.dumps({"error": text}))
+            try:
+                typer.echo(json.dumps({"error": text}))
+            except OSError:  # the line below says what is wrong with the input
+                output_error()
         _print_error(f"error: {text}")
         return 2
 
