@@ -20,8 +20,8 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
+from decoupled_descent.quiet import ignoring
 
 #: Up to this many entries, the unit vectors of all turns are kept from step to step.
 KEPT = 2**21

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.objective.losses import RowLoss
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Step, StopReason
 from decoupled_descent.training.loop import History
