@@ -31,7 +31,7 @@ from decoupled_descent.app.files.reading import read_table
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators.saving import load_model, save_model
 from decoupled_descent.tensor_file import CHECKSUM, DESCRIPTION, content_checksum
-from decoupled_descent.training import checkpoint_file as checkpoints
+from decoupled_descent.training import checkpoint as checkpoints
 from tests.fuzzed_tables import fuzz_jsonl, fuzz_ods, fuzz_packed, fuzz_xlsx
 from tests.problems import binary, two_layer
 from tests.tables.estimators.test_saving import resigned

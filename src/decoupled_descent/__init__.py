@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.tables.estimators.saving import save_model as save_model
     from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
     from decoupled_descent.training import sweeps as sweeps
-    from decoupled_descent.training.checkpoint_file import Checkpoint as Checkpoint
+    from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
@@ -76,7 +76,7 @@ _NAMES = {
     "read_table": "app.files.reading",
     "save_model": "tables.estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
-    "Checkpoint": "training.checkpoint_file",
+    "Checkpoint": "training.checkpoint",
     "CrossFit": "networks.folds.cross_fit",
     "DecoupledDescent": "descent",
     "Decoupling": "training.decoupling",

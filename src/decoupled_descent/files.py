@@ -11,7 +11,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
 
 #: Files and folders that are being written.
 _UNFINISHED: set[Path] = set()
@@ -113,6 +120,29 @@ def temporary_folder(beside: str | Path) -> Iterator[Path]:
     with _unfinished(beside) as partial:
         partial.mkdir(0o700)
         yield partial
+
+
+@contextmanager
+def locked(folder: str | Path, wait: bool = False) -> Iterator[None]:
+    """Keep other processes and calls out of a folder; the system ends this when the process ends.
+
+    With ``wait``, wait until no other has it; otherwise that is a ``ValueError``.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ValueError(
+                f"{folder} is in use by another call that saves its checkpoints there; wait for "
+                "its end, or use another folder"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_text(path: str | Path, text: str | Iterable[str]) -> None:

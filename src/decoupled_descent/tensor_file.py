@@ -100,6 +100,55 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
     return _read(path, load)
 
 
+def packed(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+    """Describe nested tuples, lists and dictionaries in JSON; their tensors go to ``tensors``.
+
+    The order of a tensor's axes in memory is kept, because the rounding of products depends on it.
+
+    Example:
+        >>> import torch
+        >>> tensors = {}
+        >>> tree = packed({"a": (1, torch.ones(2))}, tensors)
+        >>> tree
+        {'items': [['a', {'tuple': [1, {'tensor': 'a.1', 'axes': [0]}]}]]}
+        >>> unpacked(tree, tensors)
+        {'a': (1, tensor([1., 1.]))}
+    """
+    if hasattr(value, "stride"):
+        axes = sorted(range(value.ndim), key=lambda axis: -value.stride(axis))
+        stored = next((key for key, each in tensors.items() if each is value), name)
+        tensors[stored] = value
+        return {"tensor": stored, "axes": axes}
+    value = value._asdict() if hasattr(value, "_asdict") else value
+    inner = f"{name}." if name else ""
+    if isinstance(value, Mapping):
+        return {"items": [[k, packed(v, tensors, f"{inner}{k}")] for k, v in value.items()]}
+    if isinstance(value, tuple | list):
+        parts = [packed(each, tensors, f"{inner}{k}") for k, each in enumerate(value)]
+        return {"tuple": parts} if isinstance(value, tuple) else parts
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(
+        f"{name} is a {type(value).__name__}, which no file can hold; states consist of tensors, "
+        "numbers, texts, tuples, lists and dictionaries"
+    )
+
+
+def unpacked(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The value that :func:`packed` has described; named tuples are dictionaries."""
+    match tree:
+        case {"tensor": name, "axes": axes}:
+            back = [axes.index(axis) for axis in range(len(axes))]
+            return tensors[name].permute(axes).contiguous().permute(back)
+        case {"items": items}:
+            return {key: unpacked(each, tensors) for key, each in items}
+        case {"tuple": parts}:
+            return tuple(unpacked(each, tensors) for each in parts)
+        case list():
+            return [unpacked(each, tensors) for each in tree]
+    return tree
+
+
 def read_arrays(path: Path) -> tuple[dict[str, Any], Any]:
     """As :func:`read_tensors`, for NumPy: PyTorch is not imported."""
     from safetensors.numpy import load

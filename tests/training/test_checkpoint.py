@@ -1,5 +1,6 @@
 """A run that is cut short continues as if nothing had happened, and nothing else is continued."""
 
+import math
 import re
 import resource
 import subprocess
@@ -14,9 +15,8 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.tensor_file import read_tensors, write_tensors
 from decoupled_descent.training import StopReason
-from decoupled_descent.training.checkpoint_file import FILE
+from decoupled_descent.training.checkpoint import FILE, kept_in
 from tests.descent.test_common import ALGORITHMS
 from tests.problems import binary, normal, two_layer
 
@@ -208,15 +208,9 @@ def test_code_of_ones_own_is_compared(tmp_path):
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
-    run = dd.fit(**GIVEN, checkpoint=tmp_path)
+    dd.fit(**GIVEN, checkpoint=tmp_path)
     monkeypatch.setattr(dd, "__version__", "77.0")
     with pytest.raises(ValueError, match=r"version was '.*' and is now '77.0'"):
-        dd.fit(**GIVEN, checkpoint=tmp_path)
-    monkeypatch.undo()
-    tensors, content = read_tensors(tmp_path / FILE)
-    assert content["made with"] == dict(run.metadata)
-    write_tensors(tmp_path / FILE, tensors, content | {"format": 2})
-    with pytest.raises(ValueError, match="has format 2, and this version reads 3"):
         dd.fit(**GIVEN, checkpoint=tmp_path)
 
 
@@ -234,49 +228,10 @@ def test_damage_is_refused(tmp_path):
         damaged.append(bytes(flipped))
     for content in (*damaged, full + b"\0", b"a,b\n1,2\n"):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is damaged or no checkpoint|has format"):
+        with pytest.raises(ValueError, match=r"is damaged or no checkpoint"):
             dd.fit(**GIVEN, checkpoint=tmp_path)
     path.write_bytes(full)
     assert_same(dd.fit(**GIVEN, checkpoint=tmp_path), run)
-
-
-def without(name):
-    return lambda tensors, content: tensors.pop(name)
-
-
-def tensor(name, value):
-    return lambda tensors, content: tensors.update({name: value})
-
-
-def plain(key, value, part="plain"):
-    return lambda tensors, content: content[part].update({key: value})
-
-
-INCONSISTENT = {
-    "no state": (without("0.state.theta"), "0.state.theta"),
-    "another shape": (tensor("0.state.theta", torch.zeros(2, 5)), "is not a torch.float64 of"),
-    "another type": (tensor("0.state.theta", torch.zeros(3, 16)), "is not a torch.float64 of"),
-    "no history": (tensor("0.history.train_error", torch.zeros(())), "the history has shapes"),
-    "a short history": (tensor("0.history.train_error", torch.zeros(2)), "the history has shapes"),
-    "no index": (plain("0.last.index", None), "0.last.index or"),
-    "no error": (plain("0.best.train_error", "low"), "0.best.train_error is not a number"),
-    "no step": (plain("0.state.step", "9" * 10**5), "0.state.step is not a int"),
-    "no reason": (plain("0.reason", "9" * 10**5), "KeyError"),
-    "strides": (plain("0.state.theta", [-1, 9], "strides"), "the strides of 0.state.theta"),
-    "a long setting": (plain("seed", "9" * 10**5, "settings"), "seed was 999"),
-}
-
-
-@pytest.mark.parametrize(("change", "message"), INCONSISTENT.values(), ids=INCONSISTENT)
-def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message):
-    dd.fit(**GIVEN, checkpoint=tmp_path)
-    tensors, content = read_tensors(tmp_path / FILE)
-    change(tensors, content)
-    write_tensors(tmp_path / FILE, tensors, content)
-    with pytest.raises(ValueError, match=message) as refusal:
-        dd.fit(**GIVEN, checkpoint=tmp_path)
-    assert len(str(refusal.value)) < 1000
-    assert "\n" not in str(refusal.value)
 
 
 def test_a_full_disk_ends_the_run_with_the_last_good_state(tmp_path):
@@ -304,8 +259,59 @@ def test_what_no_file_can_hold_is_refused_before_training(tmp_path):
             state = super().init(*arguments, **options)
             return state._replace(slots=(object(),))
 
-    with pytest.raises(ValueError, match=r"state.slots.0 is a object, which no checkpoint"):
+    with pytest.raises(ValueError, match=r"state.slots.0 is a object, which no file"):
         dd.fit(**GIVEN | {"algorithm": Odd(0.1)}, checkpoint=tmp_path)
+
+
+HOLDS = """
+import sys
+from decoupled_descent.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_belongs_to_one_process(tmp_path):
+    source = str(Path(dd.__file__).parents[1])
+    command = [sys.executable, "-c", HOLDS, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": {"PYTHONPATH": source}}
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(ValueError, match=r"is in use by another call.*use another folder"):
+            dd.fit(**GIVEN, checkpoint=tmp_path)
+        other.kill()
+    dd.fit(**GIVEN, checkpoint=tmp_path)  # a process that was killed holds nothing
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_folder_is_free_after_a_call_that_failed(tmp_path):
+    cut_short(2, partial(dd.fit, **GIVEN), checkpoint=tmp_path)
+    dd.fit(**GIVEN, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="steps was"):
+        dd.fit(**GIVEN | {"steps": 3}, checkpoint=tmp_path)
+    assert_same(dd.fit(**GIVEN, checkpoint=tmp_path), dd.fit(**GIVEN))
+
+
+def test_calls_within_a_block_are_kept_apart(tmp_path):
+    def runs():
+        with kept_in(tmp_path):
+            return [dd.fit(**GIVEN | {"steps": steps}) for steps in (4, 5)]
+
+    first, files = runs(), sorted(tmp_path.glob(f"*/{FILE}"))
+    before = [path.stat().st_mtime_ns for path in files]
+    for one, other in zip(runs(), first, strict=True):
+        assert_same(one, other)
+    assert len(before) == 2
+    assert [path.stat().st_mtime_ns for path in files] == before  # nothing was trained again
+    dd.fit(**GIVEN)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("options", [{"every": 0}, {"seconds": -1}, {"seconds": math.nan}])
+def test_options_are_checked(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        dd.Checkpoint(tmp_path, **options)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def problem():
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (X[:20], Y[:20], r"memory of shape \(2, 24\), but .* needs memory of shape \(2, 20\)"),
+        (X[:20], Y[:20], r"state.memory of shape \(2, 24\), not torch.float64 of \(2, 20\)"),
         (X[:, :9], Y, "16 columns but X has shape"),
         (X.float(), Y, "state is in torch.float64 but X in torch.float32"),
         (X, Y + 1, "y contains 2"),
@@ -33,17 +33,17 @@ def test_a_state_continues_only_where_it_belongs(X, y, message):
 
 
 OTHERS = {
-    "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
-    "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
+    "gd to dd": (dd.GradientDescent(0.1), DD, "no state.memory: DecoupledDescent with this head"),
+    "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no state.preactivations: Orthogonal"),
     "dd to greedy": (
         DD,
         GreedyDescent.grid(0.1),
-        "no preactivations, but GreedyDescent",
+        "no state.preactivations: GreedyDescent",
     ),
     "rule": (
         DD,
         dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
-        r"no slots.0.0, but .* \(3, 16\)",
+        "no state.slots.0",
     ),
 }
 
@@ -61,7 +61,7 @@ def test_a_state_of_another_head_is_refused(problem, layers):
     run = dd.fit(X, y, objective, DD, 3)
     other = dd.Objective(nn.Sequential(nn.Linear(3, 1, bias=False), *layers).double(), "logistic")
     with pytest.raises(
-        ValueError, match=r"with this head on these rows needs.*Objective\(run.head, …\)"
+        ValueError, match=r"with this head on these rows needs another.*Objective\(run.head, …\)"
     ):
         dd.fit(X, y, other, DD, 3, state=run.state)
 

@@ -25,7 +25,7 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
 from decoupled_descent.training import fit as training
 from decoupled_descent.training.callbacks import Callback, as_callbacks
-from decoupled_descent.training.checkpoint_file import Checkpoint
+from decoupled_descent.training.checkpoint import Checkpoint
 from decoupled_descent.training.stopping import EarlyStopping
 
 #: Iterates where an algorithm is given.

@@ -22,7 +22,21 @@ class ProcessLostError(RuntimeError):
     """Another process of the group is gone, or did not answer in time."""
 
 
-class Processes:
+class Alone:
+    """One process that has all rows."""
+
+    part = ""  # the name of what one process saves
+
+    def any(self, flag: bool) -> bool:
+        """Whether this is so in any process."""
+        return flag
+
+    def smallest(self, number: int) -> int:
+        """The smallest of one whole number per process."""
+        return number
+
+
+class Processes(Alone):
     """The processes of a group of ``torch.distributed``, each with its own rows.
 
     Args:
@@ -46,6 +60,7 @@ class Processes:
         self._limits = dist.AllreduceOptions()
         self._limits.timeout = timedelta(seconds=self.timeout)
         self._sums = 0
+        self.part = f"rank {self.rank} of {self.size}"
 
     @property
     def group(self) -> Any:
@@ -86,6 +101,10 @@ class Processes:
             padded[stop - len(content) : stop] = own
         gathered = self.total([padded])[0].numpy().tobytes()
         return [gathered[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def any(self, flag: bool) -> bool:
+        """Whether this is so in any process."""
+        return self.smallest(-int(flag)) < 0
 
     def smallest(self, number: int) -> int:
         """The smallest of one whole number per process."""

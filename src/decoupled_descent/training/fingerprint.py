@@ -63,10 +63,12 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
         names = getattr(value, "_fields", range(len(value)))
         yield from ((str(key), part) for key, part in zip(names, value, strict=True))
     elif isinstance(value, Rows):
-        yield from _of_rows(value)
-    elif isinstance(value, BoundObjective):
-        yield "", value.objective
-    elif isinstance(value, Objective):
+        shape = f"{value.like.dtype} {(value.n, value.d)} with checksum "
+        yield "X", shape + checksum(*(block.X for block in value.blocks()))
+        names = ("y", "weights", "groups", "block_size")
+        yield from ((key, getattr(value, key)) for key in names)
+    elif isinstance(value, BoundObjective | Objective):
+        value = getattr(value, "objective", value)
         names = ("head", "loss", "curvature", "width", "theta")
         yield from ((key, getattr(value, key)) for key in names)
     elif isinstance(value, partial):
@@ -88,14 +90,6 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         yield "", type(value)
         yield from _of_object(value)
-
-
-def _of_rows(rows: Rows) -> Iterator[tuple[str, Any]]:
-    """The contents of rows, read block by block, and how they are divided into blocks."""
-    shape = f"{rows.like.dtype} {(rows.n, rows.d)} with checksum "
-    yield "X", shape + checksum(*(block.X for block in rows.blocks()))
-    names = ("y", "weights", "groups", "block_size")
-    yield from ((name, getattr(rows, name)) for name in names)
 
 
 def _of_object(value: Any) -> Iterator[tuple[str, Any]]:

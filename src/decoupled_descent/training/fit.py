@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
@@ -20,11 +19,9 @@ from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, as_callbacks
-from decoupled_descent.training.checkpoint import Saver
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.checkpoint import Checkpoint, continued, rebuilt, resumable
 from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.run import Run
-from decoupled_descent.training.state_file import grown, leaves
 
 
 def fit(
@@ -80,12 +77,13 @@ def fit(
             _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
         trainee = Trainee(bound, algorithm, state, callbacks)
         held_out = check_test(test, rows, [trainee])
-        saver = None
-        if (folder := as_checkpoint(checkpoint)) is not None:
-            asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
-            saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
-        with progress_bar(steps, describe(algorithm, bound, rows), progress) as advance:
-            train_together([trainee], rows, steps, held_out, advance, saver=saver)
+        asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
+        asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
+        with (
+            continued(checkpoint, asked, [trainee], rows.processes) as save,
+            progress_bar(steps, describe(algorithm, bound, rows), progress) as advance,
+        ):
+            train_together([trainee], rows, steps, held_out, advance, save=save)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     return Run.of(trainee, labels_of(rows, bound))
@@ -123,28 +121,13 @@ def _check_columns(state: Any, rows: Rows) -> None:
 
 def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
     """Raise ``ValueError`` when a state belongs to other rows, heads, rules or algorithms."""
-    carried, needed = (
-        {name: getattr(part, "shape", None) for name, part in leaves(each) if part is not None}
-        for each in (state, fresh)
-    )
-    for name in needed.keys() & carried.keys():
-        if (start := needed[name]) is not None and (now := carried[name]) is not None:
-            needed[name] = grown(start, now)
-    for name in needed | carried:
-        has, wants = (_described(each, name) for each in (carried, needed))
-        if has != wants:
-            raise ValueError(
-                f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
-                f"needs {wants}: it comes from other rows or another algorithm, head or update "
-                "rule. Continue with those, or start anew from theta=run.theta and "
-                "Objective(run.head, …); if theta was trained on these rows, the train error is "
-                "then too low"
-            )
-
-
-def _described(shapes: Mapping[str, torch.Size | None], name: str) -> str:
-    """Name a part of a state, with its shape."""
-    if name not in shapes:
-        return f"no {name}"
-    shape = shapes[name]
-    return name if shape is None else f"{name} of shape {tuple(shape)}"
+    try:
+        rebuilt(fresh, state)
+    except TypeError as error:
+        raise ValueError(
+            f"state has {error}: {type(algorithm).__name__} with this head on these rows needs "
+            "another one. It comes from other rows or another algorithm, head or update rule. "
+            "Continue with those, or start anew from theta=run.theta and "
+            "Objective(run.head, …); if theta was trained on these rows, the train error is "
+            "then too low"
+        ) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 
@@ -17,10 +17,8 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, ask
-from decoupled_descent.training.metadata import continued, made_with
-
-if TYPE_CHECKING:
-    from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint import rebuilt, resumable
+from decoupled_descent.training.metadata import made_with
 
 #: A finite train error that has grown by this factor over the start leads to a warning.
 EXPLOSION = 1e3
@@ -123,6 +121,44 @@ class Trainee:
         """End the run."""
         self.reason, self.message = reason, message
 
+    def go_on_with(self, made: Mapping[str, Any]) -> None:
+        """Note what it is made with; or what differs, if it began in another process."""
+        other = {name: value for name, value in made.items() if self.metadata.get(name) != value}
+        if other:
+            self.metadata |= {"continued with": other} if self.metadata else other
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to continue between two steps."""
+        steps = [(name, vars(self)[name]) for name in ("last", "best") if name in vars(self)]
+        return {
+            "state": self.state,
+            **{name: {f.name: getattr(step, f.name) for f in fields(step)} for name, step in steps},
+            "history": {
+                name: torch.tensor(errors, dtype=torch.float64, device="cpu")
+                for name, errors in vars(self.history).items()
+            },
+            "reason": self.reason,
+            "message": self.message,
+            "metadata": self.metadata,
+            "callbacks": [each.state_dict() for each in resumable(self.callbacks)],
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        start = self.state
+        self.state = rebuilt(start, saved["state"])
+        for name in ("last", "best"):
+            step = saved[name] | {"info": Info(**saved[name]["info"])}
+            setattr(self, name, Step(**step | {"state": rebuilt(start, step["state"])}))
+        errors = {name: values.tolist() for name, values in saved["history"].items()}
+        self.history = History(**errors)
+        if len(self.history.train_error) != self.last.index + 1:
+            raise ValueError(f"the history does not end at step {self.last.index}")
+        self.reason = None if saved["reason"] is None else StopReason(saved["reason"])
+        self.message, self.metadata = saved["message"], saved["metadata"]
+        for callback, state in zip(resumable(self.callbacks), saved["callbacks"], strict=True):
+            callback.load_state_dict(state)
+
     @property
     def alarm(self) -> str | None:
         """The warning at the end of a run whose error is not finite or has exploded, else None."""
@@ -172,19 +208,19 @@ def train_together(
     test: Rows | None,
     advance: Callable[[int, str], None],
     after_step: Callable[[int, list[Trainee]], None] | None = None,
-    saver: Saver | None = None,
+    save: Callable[[int | None], None] = lambda _: None,
 ) -> None:
     """Advance runs that share their rows, step by step, until each ends.
 
     ``advance`` is called with the number of steps made, ``after_step`` after each step with its
-    index and the runs that go on. ``saver`` then may save them all, and does so at the end.
+    index and the runs that go on. ``save`` then may save them all, and does so at the end.
     """
     going = _unfinished(trainees)
     try:
         if not going:  # all were done in an earlier call
             return
         for trainee in going:
-            trainee.metadata = continued(trainee.metadata, made_with(rows))
+            trainee.go_on_with(made_with(rows))
         for index in range(len(going[0].history.train_error), steps):
             going = _step_together(going, rows, test)
             if after_step is not None:
@@ -192,14 +228,12 @@ def train_together(
                 going = _unfinished(going)
             if not going:
                 break
-            if saver is not None:
-                saver(index)
+            save(index)
             lowest = min(trainee.best.train_error for trainee in going)
             advance(index + 1, f"lowest train error {lowest:.4f}")
         for trainee in going:
             trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
-        if saver is not None:
-            saver.write()
+        save(None)
     except KeyboardInterrupt:  # the saved state stays: the next call continues it
         recorded = [trainee.settle() for trainee in trainees]
         if not all(recorded):
@@ -207,9 +241,6 @@ def train_together(
         for trainee in _unfinished(going):
             last = len(trainee.history.train_error) - 1
             trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {last}")
-    finally:
-        if saver is not None:
-            saver.close()
 
 
 def _unfinished(trainees: Sequence[Trainee]) -> list[Trainee]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,6 @@ import torch
 
 import decoupled_descent
 from decoupled_descent.rows.blocks import Rows
-
-#: The key under which a run that was continued elsewhere names what was different there.
-CONTINUED = "continued with"
 
 
 def made_with(rows: Rows) -> dict[str, Any]:
@@ -36,18 +32,3 @@ def made_with(rows: Rows) -> dict[str, Any]:
         "device": str(rows.like.device),
         "dtype": str(rows.like.dtype).removeprefix("torch."),
     }
-
-
-def continued(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to what a run was made with what is different now that it continues.
-
-    Example:
-        >>> continued({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 4})
-        {'torch': '2.13.0', 'threads': 2, 'continued with': {'threads': 4}}
-        >>> continued({}, {"threads": 4})
-        {'threads': 4}
-    """
-    if not before:
-        return dict(now)
-    other = {name: value for name, value in now.items() if before.get(name) != value}
-    return {**before, CONTINUED: other} if other else dict(before)

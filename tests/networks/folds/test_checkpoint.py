@@ -1,14 +1,12 @@
 """An interrupted training with stacked folds continues bit for bit."""
 
-import itertools
-
 import pytest
 import torch
 from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.checkpoint_file import FILE
+from decoupled_descent.training.checkpoint import FILE
 from tests.networks.problems import perceptron, rows
 
 EPOCHS = 6
@@ -157,18 +155,6 @@ def test_damage_is_refused(tmp_path):
         fit(tmp_path, epochs=1)
 
 
-def test_what_no_file_can_hold(tmp_path):
-    class Odd(torch.optim.SGD):
-        def step(self, closure=None):
-            for group in self.param_groups:
-                for p in group["params"]:
-                    self.state[p]["odd"] = [torch.ones(1)]
-            return super().step(closure)
-
-    with pytest.raises(ValueError, match="has a list in its memory"):
-        fit(tmp_path, optimizer=lambda p: Odd(p, lr=0.1))
-
-
 def test_frozen_layers_and_fit_without_an_algorithm(tmp_path):
     X, y = rows(n=300)
     frozen = perceptron()
@@ -183,17 +169,6 @@ def test_frozen_layers_and_fit_without_an_algorithm(tmp_path):
         for _ in range(2)
     ]
     assert_same(*runs)
-
-
-def test_every_call_in_a_block_has_its_folder(tmp_path):
-    with dd.training.folders.kept_in(tmp_path):
-        for epochs in (1, 2):
-            fit(epochs=epochs)
-    folders = list(tmp_path.iterdir())
-    assert len(folders) == 2
-    one, two = itertools.islice((folder / FILE for folder in folders), 2)
-    assert one.exists()
-    assert two.exists()
 
 
 def test_a_loop_of_ones_own_keeps_its_errors():

@@ -20,11 +20,10 @@ from decoupled_descent.app.report import ReportData, write_report
 from decoupled_descent.app.report.card import model_card
 from decoupled_descent.app.report.page import render_curve
 from decoupled_descent.checks import harmless
-from decoupled_descent.files import permissions, sync, temporary_folder, write_text
+from decoupled_descent.files import locked, permissions, sync, temporary_folder, write_text
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators.saving import save_model
 from decoupled_descent.tensor_file import MODEL_FILE
-from decoupled_descent.training.folders import Lock
 
 
 def write(
@@ -84,7 +83,7 @@ def _move(partial: Path, out: Path, written: list[str]) -> None:
     try:
         partial.rename(out)
     except OSError:  # the folder exists
-        with Lock(out, wait=True), Postponed():
+        with locked(out, wait=True), Postponed():
             for name in FILES:
                 if name in written:
                     (partial / name).replace(out / name)

@@ -44,7 +44,7 @@ def kept(out: Path, wanted: bool, part: str = "") -> Iterator[None]:
     if not wanted:
         yield
         return
-    from decoupled_descent.training.folders import kept_in
+    from decoupled_descent.training.checkpoint import kept_in
 
     folder = out / FOLDER
     saved = f"the progress is saved in {folder}; the same command continues it"

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.folds import assign_folds, classes_of
 from decoupled_descent.networks.agreement import MOST_WORK, NEXT, copies, head_rise, nearest_rows
-from decoupled_descent.networks.folds.checkpoint import FoldSaver
+from decoupled_descent.networks.folds.checkpoint import FoldCheckpoint
 from decoupled_descent.networks.folds.copy_optimizers import MakeOptimizer, check_make
-from decoupled_descent.networks.folds.loop import Plan, train
+from decoupled_descent.networks.folds.loop import Plan, replay, train
 from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
@@ -25,8 +25,8 @@ from decoupled_descent.networks.frozen import Frozen, split_frozen
 from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
 from decoupled_descent.networks.last_layer import last_features
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
-from decoupled_descent.training.callbacks import as_callbacks
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.callbacks import StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Checkpoint, continued, resumable
 
 MakeScheduler = Callable[[Any], Any]
 EpochCallback = Callable[[Epoch], Any]
@@ -242,16 +242,16 @@ class CrossFit:
             )
             calls: list[Any] = list(as_callbacks(cast(Any, callbacks)))
             schedulers = [] if scheduler is None else list(map(scheduler, training.optimizers))
-            saver = None
-            if (folder := as_checkpoint(checkpoint)) is not None:
-                saver = FoldSaver(folder, asked, training, plan.generator, calls)
-            options = (schedulers, patience, calls, progress, saver)
-            try:
-                reason = train(training, X, y, epochs, plan, *options)
-            finally:
-                if saver is not None:
-                    saver.close()
-        run = replace(training.run(reason), frozen=frozen)
+            asked |= {"callbacks": resumable(calls), "record": training.record}
+            moved = lambda epochs: replay(schedulers, epochs, plan, len(X))  # noqa: E731
+            state = FoldCheckpoint(training, plan.generator, calls, X, moved)
+            with continued(checkpoint, asked, [state]) as save:
+                if state.reason is None:
+                    options = (schedulers, patience, calls, progress, save)
+                    state.reason = train(training, X, y, epochs, plan, *options)
+                    if state.reason is not StopReason.INTERRUPTED:
+                        save(None)
+        run = replace(training.run(state.reason), frozen=frozen)
         return replace(run, resemblance=_resemblance(X, run, RowLosses(self.criterion)))
 
     def _frozen(self) -> Frozen | None:

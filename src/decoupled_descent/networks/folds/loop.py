@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from decoupled_descent.checks import outside
 from decoupled_descent.descent.info import DivergenceWarning
-from decoupled_descent.networks.folds.checkpoint import FoldSaver
 from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.progress import progress_bar
@@ -52,13 +51,9 @@ def train(
     patience: int | None,
     callbacks: list[Any],
     progress: bool | None,
-    saver: FoldSaver | None = None,
+    save: Callable[[int], None],
 ) -> StopReason:
     """Train and evaluate epoch after epoch; return why it ended."""
-    if saver is not None:
-        saver.take_up(X, lambda made: _replay(schedulers, made, plan, len(X)))
-        if saver.message is not None:
-            return StopReason(saver.message)
     record, reason = training.record, StopReason.STEPS
     with progress_bar(epochs, "training", progress) as advance:
         try:
@@ -73,10 +68,7 @@ def train(
                 if ended := _ended(training, epoch, patience, callbacks):
                     reason = ended
                     break
-                if saver is not None:
-                    saver(done)
-            if saver is not None:
-                saver.write(str(reason))
+                save(done - 1)
         except KeyboardInterrupt:  # the saved state stays: the next call continues it
             if not record.epochs:
                 raise
@@ -103,7 +95,7 @@ def _ended(
     return None
 
 
-def _replay(schedulers: list[Any], epochs: list[Epoch], plan: Plan, n: int) -> None:
+def replay(schedulers: list[Any], epochs: list[Epoch], plan: Plan, n: int) -> None:
     """Move schedules as they were moved in these epochs."""
     with ignoring(UserWarning):  # about optimisers that have not made a step
         for epoch in epochs:

@@ -27,10 +27,9 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Saver
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.checkpoint import Checkpoint, continued, resumable
 from decoupled_descent.training.loop import Trainee
-from decoupled_descent.training.metadata import continued, made_with
+from decoupled_descent.training.metadata import made_with
 
 
 class NetworkTrainee(Trainee):
@@ -122,12 +121,13 @@ def fit_network(
         _check_state(state, network)
     trainee = NetworkTrainee(network, algorithm, state, callbacks)  # type: ignore[arg-type]
     held_out = _held_out(test, network)
-    saver = None
-    if (folder := as_checkpoint(checkpoint)) is not None:
-        asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps}
-        saver = Saver(folder, [trainee], asked | start | {"rows": rows, "test": held_out})
-    with progress_bar(steps, _description(algorithm, network, rows), progress) as advance:
-        _train(trainee, network, rows, steps, held_out, advance, saver)
+    asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps, **start}
+    asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
+    with (
+        continued(checkpoint, asked, [trainee]) as save,
+        progress_bar(steps, _description(algorithm, network, rows), progress) as advance,
+    ):
+        _train(trainee, network, rows, steps, held_out, advance, save)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     run: PathRun = PathRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[assignment]
@@ -162,32 +162,27 @@ def _train(
     steps: int,
     test: tuple[Tensor, Tensor] | None,
     advance: Callable[[int, str], None],
-    saver: Saver | None,
+    save: Callable[[int | None], None],
 ) -> None:
     """Make the steps; Ctrl-C keeps what was reached."""
     try:
         if trainee.reason is not None:  # it ended in an earlier call
             return
-        trainee.metadata = continued(trainee.metadata, made_with(rows))  # type: ignore[arg-type]
+        trainee.go_on_with(made_with(rows))  # type: ignore[arg-type]
         for index in range(len(trainee.history.train_error), steps):
             error = _test_error(network, trainee.state, test)
             trainee.record(*trainee.algorithm.step(trainee.state, rows, network), error)  # type: ignore[arg-type]
             if trainee.reason is not None:
                 break
-            if saver is not None:
-                saver(index)
+            save(index)
             advance(index + 1, f"lowest train error {trainee.best.train_error:.4f}")
         else:
             trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
-        if saver is not None:
-            saver.write()
+        save(None)
     except KeyboardInterrupt:  # the saved state stays: the next call continues it
         if not trainee.settle():
             raise
         trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {trainee.last.index}")
-    finally:
-        if saver is not None:
-            saver.close()
 
 
 def described(model: Any, loss: Any) -> tuple[nn.Module, Any]:

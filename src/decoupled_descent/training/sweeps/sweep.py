@@ -35,8 +35,12 @@ from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Saver
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.checkpoint import (
+    Checkpoint,
+    as_checkpoint,
+    continued,
+    resumable,
+)
 from decoupled_descent.training.fit import labels_of
 from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.run import Run
@@ -356,10 +360,11 @@ def train_stack(
             trainees.append(Trainee(bound, algorithm, state, copy.deepcopy(callbacks)))
         held_out = check_test(test, rows, trainees)
         cut = None if halving is None else halving.cutter(steps)
-        saver = None
-        if checkpoint is not None:
-            asked = {"configurations": configurations, "steps": steps, "halving": halving}
-            saver = Saver(checkpoint, trainees, asked | {"rows": rows, "test": held_out})
-        with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
-            train_together(trainees, rows, steps, held_out, advance, cut, saver)
+        asked = {"configurations": configurations, "steps": steps, "halving": halving}
+        asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
+        with (
+            continued(checkpoint, asked, trainees, rows.processes) as save,
+            progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance,
+        ):
+            train_together(trainees, rows, steps, held_out, advance, cut, save)
     return [Run.of(trainee, labels_of(rows, trainee.bound)) for trainee in trainees]

@@ -27,7 +27,7 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.quiet import ignoring
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.fit import fit
 from decoupled_descent.training.run import Run
 from decoupled_descent.training.stopping import EarlyStopping
