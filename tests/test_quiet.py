@@ -20,7 +20,7 @@ def test_one_thread_leaves_out_what_another_shows():
     both = threading.Barrier(2, timeout=30)
 
     def quiet():
-        with ignoring(UserWarning, "noise"):
+        with ignoring(UserWarning):
             both.wait()
             warnings.warn("noise of one", UserWarning, stacklevel=1)
             both.wait()
@@ -39,12 +39,11 @@ def test_one_thread_leaves_out_what_another_shows():
         assert second.result() == ["noise of another"]
 
 
-def test_only_the_category_and_the_message_are_left_out():
-    with ignoring(UserWarning, "noise"):
+def test_only_the_category_is_left_out():
+    with ignoring(UserWarning):
         warnings.warn("noise", UserWarning, stacklevel=1)
-        for text, category in (("other", UserWarning), ("noise", RuntimeWarning)):
-            with pytest.warns(category, match=text):
-                warnings.warn(text, category, stacklevel=1)
+        with pytest.warns(RuntimeWarning, match="noise"):
+            warnings.warn("noise", RuntimeWarning, stacklevel=1)
     with pytest.warns(UserWarning, match="noise"):
         warnings.warn("noise", UserWarning, stacklevel=1)
 

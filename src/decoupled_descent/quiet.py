@@ -14,42 +14,33 @@ from contextlib import contextmanager
 
 
 class _Current(threading.local):
-    """What the current thread leaves out: categories with the start of their messages."""
+    """The categories that the current thread leaves out."""
 
     def __init__(self) -> None:
-        self.left_out: list[tuple[type[Warning], str]] = []
-        self.text = ""
+        self.left_out: list[type[Warning]] = []
 
 
 _CURRENT = _Current()
 
 
-class _Message:
-    """Stands where a filter has a regular expression for the message."""
-
-    def match(self, text: str) -> bool:
-        """Remember the message; the category decides."""
-        _CURRENT.text = text
-        return True
-
-
-class _LeftOut(type):
-    """Stands where a filter has a category: those that the current thread leaves out."""
+class _Asked(type):
+    """A filter asks whether the category of a warning is derived from its own."""
 
     def __subclasscheck__(cls, category: type) -> bool:
-        return any(
-            issubclass(category, one) and _CURRENT.text.startswith(start)
-            for one, start in _CURRENT.left_out
-        )
+        return any(issubclass(category, one) for one in _CURRENT.left_out)
 
 
-_FILTER = ("ignore", _Message(), _LeftOut("LeftOut", (Warning,), {}), None, 0)
+class LeftOut(Warning, metaclass=_Asked):
+    """All categories that the current thread leaves out."""
+
+
+_FILTER = ("ignore", None, LeftOut, None, 0)
 
 
 def _install() -> None:
     """Put the filter before all others, some of which may be new."""
     filters: list[object] = warnings.filters  # type: ignore[assignment]
-    if not filters or filters[0] is not _FILTER:
+    if not filters or filters[0] != _FILTER:
         filters.insert(0, _FILTER)
 
 
@@ -57,10 +48,10 @@ _install()
 
 
 @contextmanager
-def ignoring(category: type[Warning], message: str = "") -> Iterator[None]:
-    """Leave out the warnings of this thread of a category, if their message starts with a text."""
+def ignoring(category: type[Warning]) -> Iterator[None]:
+    """Leave out warnings of a category in this thread."""
     _install()
-    _CURRENT.left_out.append((category, message))
+    _CURRENT.left_out.append(category)
     try:
         yield
     finally:

@@ -4,46 +4,59 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from decoupled_descent.checks import outside, real_number, whole_number
-from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.rules import SGD
-from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.objective import autodiff
+from decoupled_descent.objective.kinks import KinkWarning, has_kinked_module
 from decoupled_descent.objective.models import split
-from decoupled_descent.training.loop_checks import LoopChecks
-from decoupled_descent.training.loop_run import as_run, rows_of
-from decoupled_descent.training.run import Run
 
-#: A loss that is higher than that of the first batch by this factor says that lr is too large.
-LEAP = 5.0
 #: Hyper-parameters of ``torch.optim.SGD`` that its rule has.
 RATES = ("lr", "momentum", "dampening", "nesterov", "weight_decay")
+#: A row is the same if its inputs, projected, differ by less than this share of their length.
+SAME = 0.02
+#: The covariance is measured with so many rows at most, and not with fewer than these.
+MOST, FEWEST = 500, 50
+#: Directions that may be signal, and the largest spread of the other variances; 1 is white noise.
+SIGNAL, SPREAD = 4, 1.25
+#: The largest factor between the variance that is stated and the one that is measured.
+FACTOR = 4.0
+#: What works for real features, and for layers that mix rows or draw random numbers.
+INSTEAD = "use CrossFit in your loop, or fit(X, y, model, loss=…)"
+
+
+class _Batch(NamedTuple):
+    """What a batch leaves for the step: its rows, ∇_h and ∇_W of its mean loss, v J̄ W."""
+
+    rows: Tensor
+    slope: Tensor
+    gradient: Tensor
+    correction: Tensor
 
 
 class Decoupling:
     r"""Makes the batch losses of a PyTorch training loop estimates of the test error.
 
     The loop calls ``decoupling(x, y, rows)``, with the indices of the batch's rows, instead of
-    ``criterion(model(x), y)``. It returns the mean loss at the corrected pre-activations. Its
-    ``backward()`` leaves the corrected gradient in the first layer, and ``optimizer.step()``
-    updates the memory by the same rule as the first layer. With B rows in the batch, noise of
-    variance v and W the first layer's weights,
+    ``criterion(model(x), y)``. It returns the mean loss at the corrected pre-activations.
+    ``optimizer.step()`` first corrects the gradient of the first layer, and updates the memory by
+    the same rule as the first layer. Gradients may be scaled, and clipped by their norm. With B
+    rows in the batch, noise of variance v and W the first layer's weights,
 
     .. math::
        h_i = W x_i + b + M_i, \qquad
        \nabla_W \leftarrow \nabla_W - v \bar J W, \qquad
        \nabla_{M_i} = -v d\, \nabla_{h_i}, \qquad
        \bar J = \tfrac1B\textstyle\sum_i \nabla^2_h \ell_i .
-
-    Gradients may be accumulated over batches, scaled, and clipped by their norm.
 
     Args:
         model: Starts with ``nn.Linear``, or with ``nn.Flatten`` and ``nn.Linear``, and treats rows
@@ -83,21 +96,20 @@ class Decoupling:
     ) -> None:
         self.model, self.criterion, self.n = model, criterion, whole_number("n", n, 2)
         self.variance = real_number("variance", variance)
-        parts = split(model)
-        layer = model.get_submodule(parts.first)
+        layer = model.get_submodule(split(model).first)
         assert isinstance(layer, nn.Linear)
-        self.layer = layer
-        self.weight, self.group = layer.weight, _group(optimizer, layer.weight)
-        self._checks = LoopChecks(model, layer, parts.head, self.n, self.variance, check)
+        self.layer, self.weight = layer, layer.weight
+        self.group = _group(optimizer, layer.weight)
+        _check_model(model)
         self.steps = 0
         self._memory: LazyRows | None = None
         self._h: Tensor | None = None  # of the batch that has just gone forward
-        self._pending: list[_Batch] = []  # batches since the last step
-        self._wanted: Tensor | None = None  # the gradient as the last backward pass left it
-        self._errors: list[tuple[float, int]] = []
-        self._start: float | None = None  # the loss of the first batch
-        layer.weight.register_post_accumulate_grad_hook(self._correct)  # type: ignore[no-untyped-call]
-        optimizer.register_step_pre_hook(self._before_step)
+        self._batch: _Batch | None = None
+        self._inputs = layer.weight.new_empty(0)
+        self._losses: list[tuple[float, int]] = []
+        self._marks = torch.full((n,), math.nan, dtype=torch.float64)  # one number of each row
+        self._unmeasured: list[Tensor] | None = [] if check and n >= FEWEST else None
+        optimizer.register_step_pre_hook(self._step)
 
     def __call__(self, x: Tensor, y: Any, rows: Tensor) -> Tensor:
         """Return the mean loss of a batch at corrected pre-activations.
@@ -111,27 +123,27 @@ class Decoupling:
         Returns:
             The loss, to call ``backward()`` on; under ``torch.no_grad()``, to look at.
         """
+        random = torch.get_rng_state()
+        loss = self.criterion(self.outputs(x, rows), y)
+        if not torch.equal(random, torch.get_rng_state()):
+            raise ValueError(f"the model draws random numbers (dropout?); {INSTEAD}")
+        if loss.requires_grad:
+            self._note(rows, loss)
+        return loss
+
+    def outputs(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Outputs of some rows of the data set, as if they were new, at the present weights.
+
+        ``dd.evaluate(predictions=…, y=y)`` has metrics of them, once they are probabilities or
+        numbers.
+        """
         rows = self._checked(rows)
-        random = self._checks.before()
         hook = self.layer.register_forward_hook(partial(self._forward, rows))
         try:
-            outputs = self.model(x)
+            outputs: Tensor = self.model(x)
         finally:
             hook.remove()  # the hook must not be copied with the model
-        loss = self.criterion(outputs, y)
-        if loss.ndim:
-            raise ValueError(
-                f"criterion returned shape {tuple(loss.shape)}; it must return the mean loss of "
-                "the batch, a single number"
-            )
-        self._checks.after(random, outputs, y, loss, self.criterion)
-        if loss.requires_grad:
-            batch, self._h = _Batch(self, loss, rows), None
-            self._pending.append(batch)
-            self._errors.append((loss.item(), len(rows)))
-            self._start = self._errors[0][0] if self._start is None else self._start
-            return batch.loss
-        return loss
+        return outputs
 
     def estimate(self) -> tuple[float, float]:
         """Return the mean loss over the batches since the last call, and its standard error.
@@ -140,39 +152,11 @@ class Decoupling:
         the spread of the batches, so it needs two of them; it is too large if the error changes a
         lot in between.
         """
-        if not self._errors:
+        if not self._losses:
             raise ValueError("no batch was trained on since the last estimate")
-        self._checks.check_n()
-        losses, sizes = torch.tensor(self._errors, dtype=torch.float64, device="cpu").T
-        self._errors = []
-        shares = sizes / sizes.sum()
-        mean = float(shares @ losses)
-        if self._start is not None and mean > LEAP * abs(self._start):
-            warnings.warn(
-                f"the loss is {mean:.4g}, but that of the first batch was {self._start:.4g}: "
-                f"lr={_plain(self.group['lr']):g} is too large",
-                DivergenceWarning,
-                stacklevel=outside(),
-            )
-        spread = float((shares.square() @ (losses - mean).square()).sqrt())
-        count = len(losses)
-        return mean, spread * math.sqrt(count / (count - 1)) if count > 1 else math.nan
-
-    def run(self, X: Tensor, y: Tensor) -> Run:
-        """Evaluate all rows at the present iterate, for metrics and :func:`diagnose`.
-
-        Args:
-            X: The inputs of all rows in the order of their numbers, shape (n, …).
-            y: Their labels.
-
-        Returns:
-            A run with one iterate; ``run.estimate("accuracy")`` asks it.
-        """
-        return as_run(self, X, y)
-
-    def diagnose(self, X: Tensor, y: Tensor, **options: Any) -> Diagnosis:
-        """Check the present iterate, with X and y as the loop has them; see :func:`diagnose`."""
-        return self.run(X, y).diagnose(rows_of(self, X, y), None, **options)
+        losses, sizes = torch.tensor(self._losses, dtype=torch.float64, device="cpu").T
+        self._losses = []
+        return mean_with_stderr(losses, sizes)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside those of the model and the optimiser."""
@@ -190,136 +174,105 @@ class Decoupling:
             )
         self.steps = int(state["steps"])
         self._memory = LazyRows(parts[0], tuple(parts[1:])) if parts else None
-        self._pending, self._wanted = [], None
 
     def _forward(self, rows: Tensor, layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         """Add the memory of the batch's rows behind the first layer."""
-        if output.shape != (len(rows), len(self.weight)):
-            raise ValueError(
-                f"the first layer returned shape {tuple(output.shape)} for {len(rows)} rows"
-            )
-        if torch.is_grad_enabled():
-            self._checks.batch(inputs[0], rows)
-        if self._memory is not None:
-            output = output + self._memory.read(rows)[0].T
-        self._h = output
-        return output
+        self._inputs = inputs[0].detach()
+        self._check_inputs(self._inputs.cpu().double(), rows.cpu())
+        self._h = output if self._memory is None else output + self._memory.read(rows)[0].T
+        return self._h
 
-    def _correct(self, weight: Tensor) -> None:
-        """Subtract v J̄ W from a gradient that a backward pass has just left."""
-        assert weight.grad is not None
-        with torch.no_grad():
-            for batch in self._pending:
-                if not (batch.done or math.isnan(batch.factor)):
-                    weight.grad.sub_(batch.correction * batch.factor)
-                    batch.done = True
-            self._wanted = weight.grad.clone()
-
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        """Move the memory before a step; after the closure, if the step has one."""
-        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
-        if closure is None:
-            self._move()
-            return None
-
-        def and_move() -> Any:
-            loss = closure()
-            self._move()
-            return loss
-
-        return (args[0], and_move), {}
+    def _note(self, rows: Tensor, loss: Tensor) -> None:
+        """Note what the step needs of a batch."""
+        assert self._h is not None
+        (slope,) = torch.autograd.grad(loss, self._h, create_graph=True)
+        jacobian = len(rows) * autodiff.mean_jacobian(slope, self._h, turn=self.steps).detach()
+        correction, slope = self.variance * jacobian @ self.weight.detach(), slope.detach()
+        self._batch = _Batch(rows.to(slope.device), slope, slope.T @ self._inputs, correction)
+        self._losses.append((loss.item(), len(rows)))
 
     @torch.no_grad()
-    def _move(self) -> None:
-        """Move the memory as the optimiser is about to move the first layer."""
-        batches = [each for each in self._pending if each.done]
-        if self.weight.grad is None or not batches:
+    def _step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Correct the gradient, and move the memory as the optimiser is about to move W."""
+        batch, gradient = self._batch, self.weight.grad
+        if batch is None or gradient is None or len(args) > 1 or kwargs.get("closure"):
             raise ValueError(
                 "optimizer.step() without a loss of this Decoupling: call loss = "
-                "decoupling(x, y, rows) and loss.backward() before it"
+                "decoupling(x, y, rows) and loss.backward() before each optimizer.step()"
             )
-        factor, rule = self._factor(), self._rule()
+        plain = batch.gradient
+        factor = float((plain * gradient).sum() / plain.square().sum().clamp_min(1e-30))
+        near = max(1e-3, 4 * torch.finfo(plain.dtype).eps) * float(gradient.norm())
+        if not float((gradient - factor * plain).norm()) <= near:
+            raise ValueError(
+                "the first layer's gradient is not a multiple of that of the last batch; clip it "
+                "by its norm, not by its values, and do not accumulate batches"
+            )
+        gradient.sub_(factor * batch.correction)
+        rule = SGD(**{name: _number(self.group[name]) for name in RATES})
         if self._memory is None:
             memory = self.weight.new_zeros(len(self.weight), self.n)
             self._memory = LazyRows(memory, rule.slots(memory))
-        rows = torch.cat([each.rows for each in batches])
-        if len(torch.unique(rows)) != len(rows):
-            raise ValueError(
-                "a row occurs in two batches since the last optimizer.step(); let the batches of "
-                "one step have different rows"
-            )
-        slope = torch.cat([each.slope * each.factor for each in batches]).T
-        value, *slots = self._memory.read(rows)
+        value, *slots = self._memory.read(batch.rows)
         if bool(rule.slots(value)) != bool(slots):
             raise ValueError("momentum of the first layer was switched on or off between steps")
         scale = -factor * self.variance * self.weight.shape[1]
-        moved, kept = rule(value, slope, tuple(slots), self.steps, scale)
+        moved, kept = rule(value, batch.slope.T, tuple(slots), self.steps, scale)
         self._memory.advance(transition(rule, self.steps, self.weight))
-        self._memory.write(rows, (moved, *kept))
-        if self._memory.age * len(rows) > self.n:
+        self._memory.write(batch.rows, (moved, *kept))
+        if self._memory.age * len(batch.rows) > self.n:
             self._memory.settled()
-        self.steps += 1
-        self._pending, self._wanted = [], None
-
-    def _factor(self) -> float:
-        """The factor by which gradient clipping has multiplied the gradient."""
-        wanted, gradient = self._wanted, self.weight.grad
-        assert wanted is not None
-        assert gradient is not None
-        if torch.equal(wanted, gradient):
-            return 1.0
-        factor = float((wanted * gradient).sum() / wanted.square().sum())
-        size = 1e-6 * float(gradient.norm())
-        if not torch.allclose(gradient, factor * wanted, rtol=1e-3, atol=size):
-            raise ValueError(
-                "the first layer's gradient was changed between backward() and step() by more "
-                "than a common factor; clip it by its norm, not by its values"
-            )
-        return factor
-
-    def _rule(self) -> SGD:
-        """The optimiser's rule as it is at this step."""
-        return SGD(**{name: _plain(self.group[name]) for name in RATES})
+        self.steps, self._batch = self.steps + 1, None
 
     def _checked(self, rows: Tensor) -> Tensor:
         rows = rows.to(self.weight.device)
-        if rows.ndim != 1 or rows.is_floating_point() or len(torch.unique(rows)) != len(rows):
+        inside = rows.ndim == 1 and not rows.is_floating_point() and bool((rows < self.n).all())
+        if not inside or len(torch.unique(rows)) != len(rows) or bool((rows < 0).any()):
             raise ValueError(
                 f"rows has shape {tuple(rows.shape)} and type {rows.dtype}; it must have one whole "
-                "number per row of the batch, each at most once (sample without replacement within "
-                "a batch)"
-            )
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.n:
-            raise ValueError(
-                f"rows has numbers from {int(rows.min())} to {int(rows.max())}; they must be at "
-                f"least 0 and below n = {self.n}"
+                f"number per row of the batch, at least 0 and below n = {self.n}, each at most "
+                "once (sample without replacement within a batch)"
             )
         return rows
 
+    def _check_inputs(self, x: Tensor, rows: Tensor) -> None:
+        """Check that rows are the same as before, and the covariance once there are enough."""
+        direction = torch.linspace(0, 3 * x.shape[1], x.shape[1], dtype=torch.float64).sin()
+        marks, before = x @ direction, self._marks[rows]
+        length = x.norm(dim=1).max() * direction.norm() / math.sqrt(x.shape[1])
+        if bool(((marks - before).abs() > SAME * length).any()):
+            raise ValueError(
+                "rows names a row that had other inputs before; give the numbers of the rows in "
+                "the data set, not in the batch, and do not change inputs from epoch to epoch "
+                "(augmentation)"
+            )
+        self._marks[rows] = marks
+        if self._unmeasured is not None:
+            self._unmeasured.append(x[before.isnan()])
+            if sum(map(len, self._unmeasured)) >= min(self.n, MOST):
+                check_white(torch.cat(self._unmeasured), self.variance)
+                self._unmeasured = None
 
-class _Batch:
-    """One batch: ∇_h of its mean loss, the correction v J̄ W, and what backward() multiplies by."""
 
-    def __init__(self, owner: Decoupling, loss: Tensor, rows: Tensor) -> None:
-        h, weight = owner._h, owner.weight
-        assert h is not None
-        (slope,) = torch.autograd.grad(loss, h, create_graph=True)
-        bend = len(h) * autodiff.mean_jacobian(slope, h, turn=owner.steps).detach()
-        self.rows, self.slope = rows, slope.detach()
-        self.correction = owner.variance * bend @ weight.detach()
-        self.factor = math.nan  # set by backward()
-        self.done = False
-        self.loss = loss * 1.0  # a separate tensor, whose gradient is the factor
-        self.loss.register_hook(self._tell)  # type: ignore[no-untyped-call]
-
-    def _tell(self, factor: Tensor) -> None:
-        self.factor = float(factor)
+def _check_model(model: nn.Module) -> None:
+    """Refuse batch normalisation, and warn of kinks."""
+    if any(isinstance(module, _BatchNorm) for module in model.modules()):
+        raise ValueError(
+            "the model has batch normalisation, which mixes rows; use nn.LayerNorm, or none, or "
+            f"{INSTEAD}"
+        )
+    if has_kinked_module(model):
+        warnings.warn(
+            "the model has kinks (ReLU?), and second derivatives miss their curvature: the loss "
+            "will be a little too low. Use a smooth activation, or dd.fit, which detects kinks",
+            KinkWarning,
+            stacklevel=outside(),
+        )
 
 
 def _group(optimizer: torch.optim.Optimizer, weight: Tensor) -> dict[str, Any]:
     """The parameter group of the first layer's weights; refuse rules that are not linear."""
-    groups: Iterable[dict[str, Any]] = optimizer.param_groups
-    own = [g for g in groups if any(each is weight for each in g["params"])]
+    own = [g for g in optimizer.param_groups if any(each is weight for each in g["params"])]
     if type(optimizer) is not torch.optim.SGD or not own or own[0].get("maximize"):
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; the first layer's weights must be with "
@@ -329,5 +282,34 @@ def _group(optimizer: torch.optim.Optimizer, weight: Tensor) -> dict[str, Any]:
     return own[0]
 
 
-def _plain(value: Any) -> Any:
+def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
+
+
+def check_white(x: Tensor, variance: float) -> None:
+    r"""Raise ``ValueError`` for rows whose columns are correlated or have another variance.
+
+    Without the few directions of largest variance, which may be signal, the eigenvalues e of the
+    covariance of n rows of white noise with d columns have
+
+    .. math:: d\,\frac{\sum e^2}{(\sum e)^2} - \frac dn = 1
+
+    on average. Five real data sets have 1.3 to 4.6, four mixtures with a strong signal 0.99 to 1.
+    """
+    (n, d), centred = x.shape, x - x.mean(0)
+    values = torch.linalg.svdvals(centred).square() / (n - 1)
+    mean = float(values.sum()) / d
+    if not variance / FACTOR <= mean <= variance * FACTOR:
+        raise ValueError(
+            f"variance={variance:g}, but the columns of x have variance {mean:.3g} on average; "
+            f"standardise them, or pass variance={mean:.3g}"
+        )
+    signal = min(SIGNAL, d // 4)
+    rest = values[signal:]
+    count = d - signal  # the values that are not listed are 0
+    spread = count * float(rest.square().sum() / rest.sum() ** 2) - count / n
+    if spread > SPREAD:
+        raise ValueError(
+            f"the columns of x are correlated (spread of variances {spread:.2g}, white noise has "
+            f"1), and Decoupling is right for uncorrelated ones only; {INSTEAD}"
+        )

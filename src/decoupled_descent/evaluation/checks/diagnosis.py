@@ -146,8 +146,8 @@ def diagnose(
         X: Features as given to :func:`fit`: columns centred and scaled to variance about 1/d. Or
             :class:`Rows`.
         y: Labels, n rows; None with :class:`Rows`.
-        run: What :func:`fit` or :func:`sweep` returned (its best run is taken); or the
-            :class:`Decoupling` of a loop, with X and y as the loop has them. None before training.
+        run: What :func:`fit` or :func:`sweep` returned (its best run is taken). None before
+            training.
         algorithm: The algorithm that will be used; that of the run if there is one, orthogonal
             descent with ridge 1 by default.
         objective: What will be minimised; its loss shows whether labels are classes.
