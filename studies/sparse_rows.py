@@ -27,7 +27,8 @@ from decoupled_descent.tables.members import sparse_linear, sparse_path
 from decoupled_descent.tables.members.interface import TrainingTable
 from decoupled_descent.tables.members.sparse_linear import FOLDS, path
 from decoupled_descent.tables.members.sparse_path import RATIO, RIDGE, SparseProblem, steepest
-from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.members.standardised import column_moments
+from decoupled_descent.tables.prediction.predictor import standardised
 from decoupled_descent.tables.search.stacking import folds_of
 
 #: Rows, columns, and the coefficients of the first 15 columns.

@@ -1,13 +1,9 @@
 """Checks of single arguments, and the 95 % interval."""
 
-import contextlib
 import decimal
 import fractions
 import math
 import re
-import threading
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +13,6 @@ from decoupled_descent.checks import (
     Z95,
     error_interval,
     harmless,
-    ignoring,
     interval,
     outside,
     percent,
@@ -83,22 +78,6 @@ def test_a_warning_names_the_first_line_outside_the_package():
     assert inside["deep"]() == 2
     assert inside["call"]() == 3
     assert outside() == 1
-
-
-def test_filters_of_warnings_survive_threads():
-    """``catch_warnings`` alone restores the filters of another thread, and leaves them changed."""
-    before = list(warnings.filters)
-    inside = threading.Barrier(2, timeout=0.2)
-
-    def work(_):
-        with ignoring(UserWarning, "noise"):
-            warnings.warn("noise", UserWarning, stacklevel=1)
-            with contextlib.suppress(threading.BrokenBarrierError):
-                inside.wait()  # where two could be inside at once, they would leave out of order
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(8)))
-    assert warnings.filters == before
 
 
 def test_intervals_of_errors_cover_alike_on_both_sides():

@@ -20,7 +20,7 @@ ROOT = Path(dd.__file__).parent
 #: The order of the packages, lowest first: a module imports from its own level or from below.
 #: Packages of one level do not import each other, except from left to right.
 ORDER = [
-    ["checks", "files", "progress", "tensor_file"],
+    ["checks", "files", "progress", "quiet", "tensor_file"],
     ["datasets", "plotting"],  # runs, sweeps, evolutions and estimators draw themselves with it
     ["objective", "rows"],
     ["descent"],
@@ -30,7 +30,7 @@ ORDER = [
     ["theory"],
     ["networks"],
     ["integrations"],
-    ["tables.schema", "tables.columns", "tables.features"],
+    ["tables.schema", "tables.columns", "tables.prediction", "tables.features"],
     ["tables.members", "tables.search", "tables.estimators", "tables.analyses"],
     ["app.files", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]
@@ -221,11 +221,11 @@ def test_nothing_unpickles_or_evaluates():
 def test_one_place_changes_the_filters_of_warnings():
     """``catch_warnings`` in two threads at once leaves the filters changed; commands have one."""
     wrong = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: use checks.ignoring"
+        f"{path.relative_to(ROOT)}:{node.lineno}: use quiet.ignoring"
         for path in sources()
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and node.attr in ("catch_warnings", "simplefilter")
-        and path.name != "checks.py" and path.parent.name != "cli"
+        and path.name != "quiet.py" and path.parent.name != "cli"
     ]  # fmt: skip
     assert not wrong, "\n".join(wrong)
 

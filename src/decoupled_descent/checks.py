@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 import re
 import sys
-import threading
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
-#: Above this number, or below its inverse, variances of squares are outside of float64.
-LARGEST = 1e70
 #: The names of the estimated scores, by task.
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 #: Verdicts on an estimate, from good to bad.
@@ -26,8 +21,6 @@ LIKELY_CLASSES = 20
 ROWS_PER_CLASS = 10
 #: Control characters of terminals, and characters that reverse the direction of text.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-#: Held while the filters of warnings are changed.
-_FILTERS = threading.RLock()
 
 
 def standard_error(values: Any) -> Any:
@@ -199,14 +192,6 @@ def outside() -> int:
     while frame.f_globals.get("__name__", "").startswith("decoupled_descent") and frame.f_back:
         level, frame = level + 1, frame.f_back
     return level
-
-
-@contextmanager
-def ignoring(category: type[Warning], message: str = "") -> Iterator[None]:
-    """Leave some warnings out, one thread at a time: the filters belong to all threads together."""
-    with _FILTERS, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=message, category=category)
-        yield
 
 
 def harmless(text: str) -> str:

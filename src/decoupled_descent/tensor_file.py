@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,22 +95,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
 
     Raises ``OSError`` if the file cannot be read, ``ValueError`` if it is not as it was written.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load
 
-    text, checksum = read_header(path)
-    try:
-        tensors = load(path.read_bytes())
-    except OSError as error:
-        raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
-    except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path} was damaged ({error!s:.200})") from error
-    if content_checksum(tensors, text) != checksum:
-        raise ValueError(f"{path}: the checksum is wrong: the file was damaged or edited")
-    try:
-        return tensors, json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: its description cannot be read ({error!s:.200})") from None
+    return _read(path, load)
 
 
 def packed(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
@@ -166,11 +153,25 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], Any]:
     """As :func:`read_tensors`, for NumPy: PyTorch is not imported."""
     from safetensors.numpy import load
 
+    return _read(path, load)
+
+
+def _read(path: Path, load: Callable[[bytes], dict[str, Any]]) -> tuple[dict[str, Any], Any]:
+    from safetensors import SafetensorError
+
     text, checksum = read_header(path)
-    arrays = load(path.read_bytes())
-    if content_checksum(arrays, text) != checksum:
+    try:
+        numbers = load(path.read_bytes())
+    except OSError as error:
+        raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} was damaged ({error!s:.200})") from error
+    if content_checksum(numbers, text) != checksum:
         raise ValueError(f"{path}: the checksum is wrong: the file was damaged or edited")
-    return arrays, json.loads(text)
+    try:
+        return numbers, json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: its description cannot be read ({error!s:.200})") from None
 
 
 def content_checksum(tensors: Mapping[str, Any], text: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from decoupled_descent.app import reproduce
 from decoupled_descent.app.reproduce import mnist
+from tests.app.cli.conftest import refused, run, trained  # noqa: F401 # fixtures
 
 TINY = {
     "signalless": {"n": 20, "d": 40},

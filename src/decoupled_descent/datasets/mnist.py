@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.datasets.folders import cache_folder, data_folders
 from decoupled_descent.datasets.noise_laws import three_point
 from decoupled_descent.files import written_whole
+from decoupled_descent.quiet import ignoring
 
 #: File names and SHA-256 sums of the raw values, in the order of :class:`Mnist`.
 PARTS = {

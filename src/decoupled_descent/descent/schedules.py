@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from decoupled_descent.checks import ignoring
+from decoupled_descent.quiet import ignoring
 
 #: A function of the step that returns a factor, or of an optimiser that returns a scheduler.
 Schedule = Callable[[Any], Any]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.evaluation.kinds import DECISIONS, NUMBERS, PROBABILITIES, Kind
 from decoupled_descent.evaluation.task import Task
+from decoupled_descent.quiet import ignoring
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.given import check_classes
 from decoupled_descent.networks.path.derivatives import Network
@@ -21,6 +20,7 @@ from decoupled_descent.objective.losses import (
     get_loss,
     varied_rows,
 )
+from decoupled_descent.quiet import ignoring
 
 #: What works for layers that mix rows or draw random numbers.
 OTHERWISE = "call model.eval() first, or use CrossFit, which trains such layers"

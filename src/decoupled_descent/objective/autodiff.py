@@ -20,8 +20,8 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
+from decoupled_descent.quiet import ignoring
 
 #: Up to this many entries, the unit vectors of all turns are kept from step to step.
 KEPT = 2**21
@@ -92,7 +92,7 @@ def _pulled_back(direction: Tensor, h: Tensor, picks: Tensor) -> Tensor:
         return rows
 
     # operations that cannot be batched are looped over; the result is correct
-    with ignoring(UserWarning, "There is a performance drop"), suppress(RuntimeError):
+    with ignoring(UserWarning), suppress(RuntimeError):
         # autograd's own is_grads_batched would loop over more of them, tanh among them
         batched: Tensor = torch.func.vmap(pull_back)(picks)
         return batched.detach()

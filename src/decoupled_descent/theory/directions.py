@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.descent import DecoupledDescent
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 from decoupled_descent.progress import progress_bar
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.theory.evolution import Evolution
 from decoupled_descent.theory.laws import MixtureLaw
 from decoupled_descent.theory.state_evolution import StateEvolution

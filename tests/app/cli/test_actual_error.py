@@ -8,6 +8,7 @@ import pytest
 from decoupled_descent.app.cli import actual_error
 from decoupled_descent.app.report.text import together
 from decoupled_descent.tables.estimators.saving import load_model
+from decoupled_descent.tables.prediction.saved import read_model
 from tests.app.cli.conftest import table
 
 NEW = table(40, seed=1)
@@ -108,7 +109,7 @@ def test_few_rows_tell_nothing(run, tmp_path, trained, rows):
 
 def test_false_alarms_are_rare(trained):
     """Skewed losses, such as squared errors, with the mean that was estimated."""
-    model = load_model(trained / "price")
+    model = read_model(trained / "price")
     error, *_ = actual_error.estimate(model)
     generator = np.random.default_rng(0)
     for rows in (30, 50, 200, 500):

@@ -8,7 +8,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.tables.columns.rules import Columns
-from decoupled_descent.tables.features.scaling import CLIP
+from decoupled_descent.tables.prediction.predictor import CLIP
 from tests.app.cli.conftest import spoilt, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}

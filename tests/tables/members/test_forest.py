@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from decoupled_descent.tables.members import forest as module
-from decoupled_descent.tables.members.forest import Forest, scaled_columns
+from decoupled_descent.tables.members.forest import Forest
 from decoupled_descent.tables.members.growing import FORESTS, grow_forest
+from decoupled_descent.tables.prediction.predictor import scaled_columns
 from tests.tables.members.problems import rows, table
 
 

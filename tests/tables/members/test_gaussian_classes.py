@@ -8,7 +8,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from decoupled_descent.tables.members.gaussian_classes import GAUSSIANS, GaussianClasses
 from decoupled_descent.tables.members.interface import TableSize
-from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.members.standardised import column_moments
+from decoupled_descent.tables.prediction.predictor import standardised
 from tests.tables.members.problems import rows, table
 
 QUADRATIC, NAIVE = GAUSSIANS

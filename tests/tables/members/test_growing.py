@@ -7,9 +7,9 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeClassifier
 
 from decoupled_descent.tables.members import growing
 from decoupled_descent.tables.members.bags import draw_bags
-from decoupled_descent.tables.members.forest import scaled_columns
 from decoupled_descent.tables.members.growing import FORESTS, grow_forest
 from decoupled_descent.tables.members.interface import TableSize
+from decoupled_descent.tables.prediction.predictor import scaled_columns
 from tests.tables.members.problems import rows, table
 
 FOREST, EXTRA = FORESTS

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.members.standardised import column_moments
+from decoupled_descent.tables.prediction.predictor import standardised
 from tests.tables.members.problems import table
 
 

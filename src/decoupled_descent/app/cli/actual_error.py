@@ -14,12 +14,11 @@ from decoupled_descent.app.cli.output import intervals
 from decoupled_descent.app.files.targets import labels_of
 from decoupled_descent.app.report.data import with_interval
 from decoupled_descent.app.report.text import INTERVAL, error_interval, roots, together
-from decoupled_descent.checks import SCORES, Z95
+from decoupled_descent.checks import Z95
 from decoupled_descent.tables.columns.values import levels, spelling
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.tables.estimators.saving import SavedModel
+    from decoupled_descent.tables.prediction.saved import PredictionModel
 
 #: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003
@@ -40,7 +39,7 @@ class ActualError(NamedTuple):
 
 
 def actual_error(
-    saved: SavedModel | LightModel,
+    saved: PredictionModel,
     target: pd.Series | None,
     outputs: NDArray[np.float64],
     notes: list[str],
@@ -57,9 +56,7 @@ def actual_error(
     return actual
 
 
-def compare(
-    saved: SavedModel | LightModel, target: pd.Series, outputs: NDArray[np.float64]
-) -> ActualError:
+def compare(saved: PredictionModel, target: pd.Series, outputs: NDArray[np.float64]) -> ActualError:
     """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
@@ -67,21 +64,20 @@ def compare(
     from decoupled_descent.evaluation.kinds import NUMBERS, PROBABILITIES  # imports PyTorch
     from decoupled_descent.evaluation.means import mean_with_stderr
 
-    labels, labelled, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
+    labels, labelled, _ = labels_of(target, quantity=saved.classes is None, merge=False)
     chosen = outputs[labelled]
-    estimator: Any = saved.estimator
-    if saved.task == "regression":
+    if saved.classes is None:
         if labels.dtype.kind not in "biuf":
             raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
         truth = labels.to_numpy(np.float64)
         error, stderr = mean_with_stderr(NUMBERS.losses(truth, chosen[:, 0]))
         score = 1 - error / float(truth.var()) if np.ptp(truth) > 0 else math.nan
         return ActualError(len(labels), len(labels), error, stderr, score)
-    codes = class_codes(estimator.classes_.tolist(), labels.tolist())
+    codes = class_codes(saved.classes.tolist(), labels.tolist())
     is_class = codes >= 0
     if not is_class.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
-    right = float((saved.on_matrix.decision_rule_.decide(chosen) == codes).mean())
+    right = float((saved.decide(chosen) == codes).mean())
     error, stderr = mean_with_stderr(PROBABILITIES.losses(codes[is_class], chosen[is_class]))
     unknown = int((~is_class).sum())
     are = "are classes" if unknown > 1 else "is a class"
@@ -114,13 +110,13 @@ def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
     )
 
 
-def estimate(saved: SavedModel | LightModel) -> tuple[float, ...]:
+def estimate(saved: PredictionModel) -> tuple[float, ...]:
     """Return the error that was estimated at training, and the ends of its 95 % interval."""
-    result = saved.estimator
-    return with_interval(float(result.estimated_test_error_), result.estimated_test_error_interval_)
+    error, _, ends = saved.error
+    return with_interval(error, ends)
 
 
-def p_value(saved: SavedModel | LightModel, actual: ActualError) -> float:
+def p_value(saved: PredictionModel, actual: ActualError) -> float:
     """Return the p-value of the difference between the actual and the estimated error."""
     error, *ends = estimate(saved)
     towards = ends[int(actual.error > error)] if ends else math.nan  # the interval may be skewed
@@ -135,26 +131,24 @@ def p_value(saved: SavedModel | LightModel, actual: ActualError) -> float:
     return float(2 * stdtr(actual.rows_in_error - 1, -abs(actual.error - error) / width))
 
 
-def show(screen: Console, saved: SavedModel | LightModel, actual: ActualError) -> None:
+def show(screen: Console, saved: PredictionModel, actual: ActualError) -> None:
     """Print the actual error beside the estimate."""
     from scipy.special import stdtrit
 
     enough = actual.rows_in_error >= ENOUGH
     student = float(stdtrit(actual.rows_in_error - 1, 0.975)) / Z95 if enough else math.nan
     these = f"these {actual.rows_in_error:,} rows" if actual.rows_in_error > 1 else "this row"
-    classes = saved.task == "classification"
+    classes = saved.classes is not None
     errors = (
         error_interval(actual.error, student * actual.stderr),
         estimate(saved),
     )
     if not classes:  # in the units of the target
         errors = roots(errors[0]), roots(errors[1])
-    name = saved.estimator._error_name if classes else "typical error (RMSE)"
+    name = "log loss" if classes else "typical error (RMSE)"
     intervals(screen, {f"{name} on {these}": errors[0], "estimated at training": errors[1]})
-    score = SCORES[saved.task]
-    before = with_interval(
-        float(getattr(saved.estimator, score)), getattr(saved.estimator, f"{score}interval_")
-    )
+    score, _, ends_of_score = saved.score
+    before = with_interval(score, ends_of_score)
     name = "accuracy" if classes else "R²"
     now, then, *ends = together([actual.score, *before], 0.01, percent=classes)
     between = f" ({INTERVAL} {ends[0]} to {ends[1]})" if ends else ""
@@ -165,7 +159,7 @@ def show(screen: Console, saved: SavedModel | LightModel, actual: ActualError) -
     elif p_value(saved, actual) < UNLIKELY:
         reason = (
             "the verdict at training was not to trust the estimate"
-            if saved.metadata["verdict"] == "do not trust"
+            if saved.verdict == "do not trust"
             else "these rows may come from another population than the training rows"
         )
         screen.print(f"The difference is significant: {reason}.", soft_wrap=True)

@@ -12,11 +12,12 @@ import pandas as pd
 
 from decoupled_descent.app.cli.baselines import targets
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.checks import ignoring, percent
+from decoupled_descent.checks import percent
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.evaluation.checks.of_evaluations import rows_behind
 from decoupled_descent.evaluation.checks.table import Table
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.tables.estimators import DecoupledRegressor
 
 FEW_ROWS, SMALLEST = "rows behind the error", "smallest class"

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.tables.estimators.saving import SavedModel
+    from decoupled_descent.tables.prediction.saved import PredictionModel
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 #: The level of the intervals, that of ``predict_interval``; the names of the columns have it.
 LEVEL = 0.9
@@ -22,23 +21,22 @@ NO_INTERVALS = (
 )
 
 
-def has_intervals(saved: SavedModel | LightModel) -> bool:
+def has_intervals(saved: PredictionModel) -> bool:
     """Whether a model has intervals that can be relied on: of one number, and of trusted errors."""
-    numbers = saved.task == "regression" and np.ndim(saved.on_matrix.target_mean_) == 0
-    return numbers and saved.metadata["verdict"] != "do not trust"
+    return saved.has_one_output and saved.verdict != "do not trust"
 
 
-def interval_ends(saved: SavedModel | LightModel, rows: Any) -> Floats:
+def interval_ends(saved: PredictionModel, rows: Any) -> Floats:
     """The ends of the interval of each row, shape (m, 2); missing where they are infinite."""
-    ends: Floats = saved.on_matrix.predict_interval(rows, LEVEL)
+    ends: Floats = saved.intervals(rows, LEVEL)
     return np.where(np.isfinite(ends), ends, np.nan)
 
 
-def moved(saved: SavedModel | LightModel, ends: Floats, before: Floats, after: Floats) -> Floats:
+def moved(saved: PredictionModel, ends: Floats, before: Floats, after: Floats) -> Floats:
     """Intervals around other predictions (m, 1): moved by the difference, or by the ratio of logs.
 
     Training rows get leave-one-out predictions, and their intervals go with them.
     """
-    if getattr(saved.estimator, "log_target", False):
+    if saved.has_logarithm:
         return ends * (after / before)
     return ends + (after - before)

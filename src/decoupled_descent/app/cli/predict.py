@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from decoupled_descent.app.cli.predictions import Predictions
-    from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.app.files.table_reader import TableReader
     from decoupled_descent.tables.columns.rules import Columns
-    from decoupled_descent.tables.estimators.saving import SavedModel
+    from decoupled_descent.tables.prediction.saved import PredictionModel
 
 #: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
@@ -128,8 +126,9 @@ def _predict(
         predictions_of_training_rows,
     )
     from decoupled_descent.app.cli.output import echo_json
+    from decoupled_descent.tables.prediction.saved import read_model
 
-    saved, text = predictions.with_threshold(_loaded(model, reader), threshold), StringIO()
+    saved, text = predictions.with_threshold(read_model(model), threshold), StringIO()
     before = partial(predictions_of_training_rows, model)
     try:
         with nullcontext(text) if out is None else _to_file(out) as file:
@@ -144,18 +143,6 @@ def _predict(
         echo_json(predictions.to_dict(saved, predicted) | {"file": out})
     else:
         _show(saved, predicted, text.getvalue(), out)
-
-
-def _loaded(model: Path, reader: TableReader) -> SavedModel | LightModel:
-    """The model; without PyTorch and scikit-learn if the table is small and NumPy can predict."""
-    from decoupled_descent.app.export.light_model import MOST_BYTES, load_light
-
-    light = load_light(model) if reader.in_memory and reader.size <= MOST_BYTES else None
-    if light is not None:
-        return light
-    from decoupled_descent.tables.estimators.saving import load_model
-
-    return load_model(model)
 
 
 def _columns(about: str) -> Columns | None:
@@ -187,9 +174,7 @@ def _to_file(out: Path) -> Iterator[TextIO]:
         raise cannot_write(out, error) from error
 
 
-def _show(
-    saved: SavedModel | LightModel, predicted: Predictions, text: str, out: Path | None
-) -> None:
+def _show(saved: PredictionModel, predicted: Predictions, text: str, out: Path | None) -> None:
     """Print the notes, the predictions or the name of their file, and the actual error."""
     from decoupled_descent.app.cli import actual_error
     from decoupled_descent.app.cli.output import console, few

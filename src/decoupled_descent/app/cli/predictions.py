@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
@@ -27,8 +26,7 @@ from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.tables.columns.values import listed, mark_missing, numbers_of
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.export.light_model import LightModel
-    from decoupled_descent.tables.estimators.saving import SavedModel
+    from decoupled_descent.tables.prediction.saved import PredictionModel
 
 FORMULAS = "{} texts look like formulas of a spreadsheet; an apostrophe was put before them"
 TRAINING_ROWS = (
@@ -49,7 +47,7 @@ class Predictions(NamedTuple):
 
 
 def predict(
-    saved: SavedModel | LightModel, reader: TableReader, file: TextIO, before: Before
+    saved: PredictionModel, reader: TableReader, file: TextIO, before: Before
 ) -> Predictions:
     """Predict the rows of a table piece by piece, and write them to a file as CSV.
 
@@ -67,11 +65,11 @@ def predict(
     predicted: list[Any] = []
     shielded = 0
     with_ends = has_intervals(saved)
-    notes += [NO_INTERVALS] if saved.task == "regression" and not with_ends else []
+    notes += [NO_INTERVALS] if saved.classes is None and not with_ends else []
     frames = (one.rename(columns=matched) for one in reader.frames(first_pass))
     for frame in (mark_missing(one, columns.words) for one in frames):
         rows = matrix(saved, frame) if saved.columns is None else encoder.apply(frame)
-        predicted.append(outputs(saved, rows))
+        predicted.append(saved.outputs(rows))
         ends = interval_ends(saved, rows) if with_ends else None
         left_out = before(np.asarray(rows, dtype=np.float64)) if reader.in_memory else None
         if left_out is not None and left_out.shape == predicted[-1].shape:
@@ -95,54 +93,30 @@ def predict(
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
 
 
-def about_threshold(saved: SavedModel | LightModel) -> list[str]:
+def about_threshold(saved: PredictionModel) -> list[str]:
     """Say from which probability on a row is given to the class to find, if that is not 0.5."""
-    if saved.task != "classification":
+    if saved.rule is None or saved.classes is None or saved.rule[0] == 0.5:
         return []
-    threshold, positive = rule_of(saved)
-    if threshold == 0.5:
-        return []
-    name = str(saved.estimator.classes_[positive])
+    threshold, positive = saved.rule
+    name = str(saved.classes[positive])
     return [f"rows are predicted as {name!r} from a probability of {threshold:.3g} on"]
 
 
-def rule_of(saved: SavedModel | LightModel) -> tuple[float, int]:
-    """The threshold of a model, and the number of the class to find."""
-    rule = saved.on_matrix.decision_rule_
-    return float(rule.threshold), int(rule.positive)
-
-
-def with_threshold(
-    saved: SavedModel | LightModel, threshold: float | None
-) -> SavedModel | LightModel:
+def with_threshold(saved: PredictionModel, threshold: float | None) -> PredictionModel:
     """The model with another threshold of the class to find; None leaves that of training."""
     if threshold is None:
         return saved
-    if saved.task != "classification" or len(saved.estimator.classes_) != 2:
+    if saved.classes is None or len(saved.classes) != 2:
         raise ValueError("--threshold and --cost-ratio are for tables with two classes")
-    estimator: Any = saved.estimator
-    return replace(saved, estimator=estimator.with_threshold(threshold))
+    return saved.with_threshold(threshold)
 
 
-def decided(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The class of each row: the most probable one, or by the threshold of the class to find."""
-    return np.asarray(saved.on_matrix.decision_rule_.decide(outputs), np.intp)
-
-
-def rules(saved: SavedModel | LightModel) -> Columns:
+def rules(saved: PredictionModel) -> Columns:
     """The rules for the columns; those of a model that was trained in Python are empty."""
     return Columns(()) if saved.columns is None else saved.columns
 
 
-def outputs(saved: SavedModel | LightModel, rows: Any) -> NDArray[np.float64]:
-    """Predictions of a model: probabilities of the classes, or one column of numbers."""
-    estimator: Any = saved.on_matrix
-    if saved.task == "classification":
-        return np.asarray(estimator.predict_proba(rows))
-    return np.asarray(estimator.predict(rows))[:, None]
-
-
-def names_of(saved: SavedModel | LightModel) -> list[str]:
+def names_of(saved: PredictionModel) -> list[str]:
     """The columns of the training that a table may have: features, identifier and target."""
     columns = rules(saved)
     names = [*(one.name for one in columns.columns), columns.identifier, saved.target]
@@ -150,7 +124,7 @@ def names_of(saved: SavedModel | LightModel) -> list[str]:
 
 
 def as_table(
-    saved: SavedModel | LightModel,
+    saved: PredictionModel,
     frame: pd.DataFrame,
     outputs: NDArray[np.float64],
     ends: NDArray[np.float64] | None = None,
@@ -160,7 +134,7 @@ def as_table(
     for k, name in enumerate(ENDS if ends is not None else ()):
         assert ends is not None
         table[name] = as_target(saved, ends[:, [k]])
-    if saved.task == "classification":
+    if saved.classes is not None:
         for k, label in enumerate(class_names(saved).tolist()):
             table[f"probability_{label}"] = outputs[:, k]
     name = rules(saved).identifier
@@ -170,7 +144,7 @@ def as_table(
     return table
 
 
-def unlike_training(saved: SavedModel | LightModel, frame: pd.DataFrame) -> list[str]:
+def unlike_training(saved: PredictionModel, frame: pd.DataFrame) -> list[str]:
     """Say which columns the model does not know, and whether the identifier is missing."""
     if saved.columns is None:
         return []
@@ -183,22 +157,21 @@ def unlike_training(saved: SavedModel | LightModel, frame: pd.DataFrame) -> list
     return notes
 
 
-def class_names(saved: SavedModel | LightModel) -> NDArray[Any]:
+def class_names(saved: PredictionModel) -> NDArray[Any]:
     """The classes as they were written in the training table."""
-    estimator: Any = saved.estimator
-    spelt = rules(saved).spellings
-    classes: NDArray[Any] = estimator.classes_
+    spelt, classes = rules(saved).spellings, saved.classes
+    assert classes is not None
     return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
 
 
-def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
+def as_target(saved: PredictionModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
     """Predictions written like the target: its classes, or numbers with as many decimals.
 
     Numbers get more decimals if their typical error is small: rounding never moves them by more
     than a two-hundredth of it.
     """
-    if saved.task == "classification":
-        names: NDArray[Any] = class_names(saved)[decided(saved, outputs)]
+    if saved.classes is not None:
+        names: NDArray[Any] = class_names(saved)[saved.decide(outputs)]
         return names
     if saved.columns is None:
         return outputs[:, 0]
@@ -212,23 +185,21 @@ def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> N
     return rounded.astype(np.int64) if integers else rounded
 
 
-def matrix(saved: SavedModel | LightModel, frame: pd.DataFrame) -> Any:
+def matrix(saved: PredictionModel, frame: pd.DataFrame) -> Any:
     """Turn a table into the input of an estimator that was trained in Python."""
-    names = getattr(saved.estimator, "feature_names_in_", None)
+    names, count = saved.content["feature_names"], saved.content["columns_in"]
     used = [name for name in frame.columns if name != saved.target] if names is None else names
     absent = [name for name in used if name not in frame.columns]
     if absent:
         raise ValueError(f"the table lacks {listed(absent)}, which the model was trained with")
-    if len(used) != saved.estimator.n_features_in_:
+    if len(used) != count:
         raise ValueError(
-            f"the table has {len(used)} columns, and the model was trained with "
-            f"{saved.estimator.n_features_in_}"
+            f"the table has {len(used)} columns, and the model was trained with {count}"
         )
-    rows = np.stack([numbers_of(frame[name]) for name in used], 1)
-    return rows if names is None else pd.DataFrame(rows, columns=list(used))
+    return np.stack([numbers_of(frame[name]) for name in used], 1)
 
 
-def to_dict(saved: SavedModel | LightModel, predictions: Predictions) -> dict[str, Any]:
+def to_dict(saved: PredictionModel, predictions: Predictions) -> dict[str, Any]:
     """Return the result for machines; without a table, the predictions are in the file alone."""
     table = predictions.table
     columns = {} if table is None else {str(k): v.tolist() for k, v in table.items()}
@@ -247,9 +218,9 @@ def to_dict(saved: SavedModel | LightModel, predictions: Predictions) -> dict[st
         "probabilities": shares or None,
         "intervals": ends,
         "estimated_test_error": error,
-        "estimated_test_error_stderr": float(saved.estimator.estimated_test_error_stderr_),
+        "estimated_test_error_stderr": saved.error[1],
         "estimated_test_error_interval": between or None,
-        "verdict": saved.metadata["verdict"],
+        "verdict": saved.verdict,
         "actual": None if predictions.actual is None else predictions.actual._asdict(),
         "notes": predictions.notes,
     }

@@ -12,7 +12,7 @@ import typer
 from decoupled_descent.app.cli import options as common
 from decoupled_descent.app.cli.options import option
 from decoupled_descent.app.cli.privacy import linear_only
-from decoupled_descent.checks import LARGEST
+from decoupled_descent.tables.prediction.predictor import LARGEST
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Wishes

@@ -33,6 +33,7 @@ from decoupled_descent.tables.columns.values import (
     parse_numbers,
     texts_of,
 )
+from decoupled_descent.tables.prediction.predictor import LARGEST
 
 TASKS = ("classification", "regression")
 CLASSES = 100  # the most classes
@@ -42,7 +43,6 @@ DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 #: Fourth powers of larger numbers, of which the standard error of a squared error is made, are
 #: outside the range of float64. So are those of numbers below its inverse.
-LARGEST = 1e70
 
 
 def check_target(names: list[str], target: str) -> None:

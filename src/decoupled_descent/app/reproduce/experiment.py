@@ -17,7 +17,8 @@ import decoupled_descent as dd
 from decoupled_descent.app.reproduce import summary
 from decoupled_descent.app.reproduce.drawing import error_grid, title
 from decoupled_descent.app.reproduce.summary import Curves, Panel
-from decoupled_descent.checks import ignoring, whole_number
+from decoupled_descent.checks import whole_number
+from decoupled_descent.quiet import ignoring
 
 #: Everything that a replication depends on besides its seed; plain values that JSON can hold.
 Settings = dict[str, Any]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
 from decoupled_descent.evaluation.task import Task
+from decoupled_descent.quiet import ignoring
 
 
 class Pipeline(Family):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from decoupled_descent.checks import ignoring
+from decoupled_descent.quiet import ignoring
 
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]
 #: Copies, and steps, with which an optimiser is tried, and entries along each axis.

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from decoupled_descent.checks import ignoring, outside
+from decoupled_descent.checks import outside
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.progress import progress_bar
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.training.callbacks import StopReason, ask
 
 

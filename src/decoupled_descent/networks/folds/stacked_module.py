@@ -13,7 +13,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from decoupled_descent.checks import ignoring
+from decoupled_descent.quiet import ignoring
 
 Tensors = dict[str, Tensor]
 Parts = Mapping[str, Sequence[Tensor]]

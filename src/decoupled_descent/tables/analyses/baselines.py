@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from decoupled_descent.checks import Z95, ignoring
+from decoupled_descent.checks import Z95
 from decoupled_descent.evaluation.comparison import Comparison
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.quiet import ignoring
 
 Floats = NDArray[np.float64]
 

@@ -22,10 +22,11 @@ from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
-from decoupled_descent.tables.estimators.jackknife import Jackknife
+from decoupled_descent.tables.estimators.left_out_rows import counted
 from decoupled_descent.tables.estimators.model import Encoded, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.estimators.threshold import Threshold, choose_threshold
+from decoupled_descent.tables.prediction.jackknife import Jackknife
 from decoupled_descent.tables.search.fits import SearchResult
 
 
@@ -178,7 +179,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         self.calibration_ = reliability(self.evaluation_)
         codes, chances = self.evaluation_.labels, self.evaluation_.predictions
         scores = 1 - chances[np.arange(len(codes)), codes]
-        self._jackknife = Jackknife.plain(scores[:, None], weights.shares)
+        shares = counted(weights.shares, len(scores))
+        self._jackknife = Jackknife.plain(scores[:, None], shares)
 
     def _predicted_by(self, model: Any, X: Any) -> Floats:
         """Probabilities of all classes by a model that may not have all of them.
@@ -248,7 +250,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             Shape (m, K), True where the class is in the set, in the order of ``classes_``.
         """
         chances = self.predict_proba(X)
-        limit = float(self._jackknife.widths(check_level(level)))
+        limit = self._jackknife.widths(check_level(level)).item()
         sets: NDArray[np.bool_] = 1 - chances <= limit
         sets[np.arange(len(sets)), chances.argmax(1)] = True  # no set is empty
         return sets

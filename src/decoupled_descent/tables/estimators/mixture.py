@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,17 +15,16 @@ from decoupled_descent.objective.losses import Loss
 from decoupled_descent.tables.features.candidates import restore
 from decoupled_descent.tables.features.interface import Features
 from decoupled_descent.tables.members.catalogue import restore_member
+from decoupled_descent.tables.members.interface import KeptRows, SelectedColumn
 from decoupled_descent.tables.members.interface import Member as ModelOfMember
-from decoupled_descent.tables.members.interface import SelectedColumn
+from decoupled_descent.tables.prediction import predictor
 from decoupled_descent.tables.schema import require
-from decoupled_descent.tables.search.fits import (
-    SearchResult,
-    row_count,
-    smoothed,
-    smoothed_predictions,
-)
+from decoupled_descent.tables.search.fits import SearchResult, row_count
 
 Floats = NDArray[np.floating[Any]]
+
+#: So many members are named.
+SHOWN = 4
 
 
 class Member(NamedTuple):
@@ -43,7 +44,7 @@ class OtherMember(NamedTuple):
     model: ModelOfMember
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixture:
     """A trained model: members whose predictions are mixed, with shares that sum to 1."""
 
@@ -77,21 +78,54 @@ class Mixture:
         selections = [columns for other in ordered if (columns := other.model.selected_columns())]
         return selections[0] if selections else []
 
+    @cached_property
+    def numbers(self) -> predictor.Mixture:
+        """The same for NumPy."""
+        maps = {id(member.features): member.features for member in self.members}
+        number = {key: k for k, key in enumerate(maps)}
+        return predictor.Mixture(
+            tuple(partial(features_of, one) for one in maps.values()),
+            tuple(one.map_.values.numpy() for one in maps.values()),
+            tuple(
+                predictor.Member(
+                    one.share, number[id(one.features)], one.theta.numpy(), one.bias.numpy(),
+                    one.ridge,
+                )
+                for one in self.members
+            ),
+            tuple(
+                predictor.Other(share, partial(_predictions, model), partial(_changes, model))
+                for share, model in self.others
+            ),
+            self.rows,
+            self.loss.has_classes,
+        )  # fmt: skip
+
     def predict(self, X: Any) -> Floats:
         """Probabilities of all classes, or numbers, shape (m, K)."""
-        maps: dict[int, Tensor] = {}
-        total: Tensor | None = None
-        for share, features, theta, bias, _ in self.members:
-            if id(features) not in maps:
-                maps[id(features)] = features.transform(X)
-            outputs = maps[id(features)] @ theta.T + bias
-            part = share * smoothed_predictions(self.loss, outputs, self.rows)
-            total = part if total is None else total + part
-        assert total is not None
-        for share, model in self.others:
-            total = total + share * smoothed(self.loss, model.predict(X), self.rows)
-        result: Floats = total.numpy()
+        result: Floats = self.numbers.predict(X)
         return result
+
+    def __repr__(self) -> str:
+        named = [(one.share, one.features.name) for one in self.members]
+        named += [(share, model.name) for share, model in self.others]
+        named.sort(key=lambda one: -one[0])
+        shown = [f"{share:.2f} {name}" for share, name in named[:SHOWN]]
+        rest = [f"{len(named) - SHOWN} more"] if len(named) > SHOWN else []
+        return f"Mixture({', '.join(shown + rest)})"
+
+
+def features_of(features: Features, X: Any) -> Floats:
+    """The features of rows as an array, shape (m, r)."""
+    return features.transform(X).numpy()
+
+
+def _predictions(model: ModelOfMember, X: Any) -> Floats:
+    return model.predict(X).numpy()
+
+
+def _changes(model: ModelOfMember, X: Any, kept: NDArray[Any]) -> Floats:
+    return model.changes(X, KeptRows(torch.from_numpy(kept))).numpy()
 
 
 def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -18,8 +18,8 @@ from decoupled_descent.evaluation.calibration import Calibration
 from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.decision_rule import DecisionRule
-from decoupled_descent.tables.estimators.jackknife import describe_jackknife, rebuild_jackknife
-from decoupled_descent.tables.features.scaling import CLIP
+from decoupled_descent.tables.prediction.jackknife import Jackknife
+from decoupled_descent.tables.prediction.predictor import CLIP
 from decoupled_descent.tables.schema import require
 
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
@@ -38,9 +38,13 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
         tensors["medians"] = torch.from_numpy(estimator._medians)
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
     names = names if estimator.columns_ is None else None  # those of the raw table
-    kept, description = describe_jackknife(estimator._jackknife)
+    jackknife = estimator._jackknife
+    kept = {name: torch.from_numpy(value) for name, value in jackknife.arrays().items()}
+    size = sum(value.nbytes for value in kept.values())
+    about = {"rows": len(jackknife.residuals), "constant": jackknife.constant, "bytes": size}
     of_task = _describe_classes if task == "classification" else _describe_targets
-    description |= of_task(estimator) | _describe_settings(estimator) | {
+    description = of_task(estimator) | _describe_settings(estimator) | {
+        "jackknife": about,
         "task": task,
         "columns_in": int(estimator._width),
         "clip": CLIP,
@@ -95,7 +99,8 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     """
     clip = content["clip"]
     require(clip == CLIP, f"outliers were cut off at {clip!r:.20} instead of {CLIP:g} deviations")
-    estimator._jackknife = rebuild_jackknife(content, tensors)
+    arrays = {name: value.numpy() for name, value in tensors.items()}
+    estimator._jackknife = Jackknife.read(content["jackknife"]["constant"], arrays)
     count, names = content["columns_in"], content["feature_names"]
     estimator.n_features_in_ = count
     if names is not None:

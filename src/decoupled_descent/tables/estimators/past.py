@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.quiet import ignoring
 
 if TYPE_CHECKING:
     from decoupled_descent.tables.estimators.base import DecoupledEstimator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,15 +12,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from decoupled_descent.checks import LARGEST
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
-from decoupled_descent.tables.estimators.jackknife import Jackknife
+from decoupled_descent.tables.estimators.left_out_rows import jackknife_of
 from decoupled_descent.tables.estimators.model import Encoded, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
+from decoupled_descent.tables.prediction.predictor import LARGEST, in_units
 from decoupled_descent.tables.search.fits import SearchResult
 
 #: The most rows whose relative errors are exchanged.
@@ -99,7 +98,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _evaluated(self, result: SearchResult, labels: Floats, weights: RowWeights) -> Evaluation:
         """Predictions of the rows by mixtures that were chosen without them; R² is set as well."""
-        self._jackknife = Jackknife.of(result, weights.shares, self._seed())
+        self._jackknife = jackknife_of(result, weights.shares, self._seed())
         y, predictions = labels.reshape(len(labels), -1), self._rescaled(result.predictions.numpy())
         squares = np.square(predictions - y) - self._excess(result.excess.numpy(), predictions)
         shares, groups = weights.in_estimates()
@@ -237,9 +236,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         level = check_level(level)
 
         def ends_of(rows: Any) -> Floats:
-            centre = torch.from_numpy(self.model_.predict(rows))
-            ends = self._jackknife.intervals(self.model_.mixture, rows, centre, level)
-            return np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
+            mixture = self.mixture_.numbers
+            ends = self._jackknife.intervals(mixture, rows, mixture.predict(rows), level)
+            return self._rescaled_ends(ends)
 
         intervals = self._piecewise(X, ends_of)
         return intervals if self._several else intervals[:, 0]
@@ -260,13 +259,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         if rows is None:
             raise ValueError("a model from a file does not have its training rows; fit it again")
         if self._kept is not None:
-            rows = torch.from_numpy(np.flatnonzero(self._kept))[rows]
-        left_out = self._fitted_scale(self.corrected_prediction_[rows.numpy()])
-        scaled = torch.from_numpy((left_out - self.target_mean_) / self.target_scale_)
-        scaled = scaled.reshape(len(rows), -1)
-        ends = self._jackknife.own_intervals(self.model_.mixture, scaled, level)
-        intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
-        return rows.numpy(), intervals if self._several else intervals[:, 0]
+            rows = np.flatnonzero(self._kept)[rows]
+        left_out = self._fitted_scale(self.corrected_prediction_[rows])
+        scaled = ((left_out - self.target_mean_) / self.target_scale_).reshape(len(rows), -1)
+        ends = self._jackknife.own_intervals(self.mixture_.numbers, scaled, level)
+        intervals = self._rescaled_ends(ends)
+        return rows, intervals if self._several else intervals[:, 0]
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return predictions, shape (m,) or (m, K), in the units of the targets."""
@@ -278,11 +276,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _rescaled(self, outputs: Floats) -> Floats:
         """Outputs in the units of the targets, shape (m, K)."""
-        rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
-        if self.log_target:  # y cannot be larger; the end of an interval can be infinite
-            largest = np.where(np.isposinf(rescaled), np.inf, math.log(LARGEST))
-            rescaled = np.exp(np.minimum(rescaled, largest))
+        scale = self.target_mean_, self.target_scale_
+        rescaled: Floats = in_units(outputs, *scale, self.log_target)
         return rescaled
+
+    def _rescaled_ends(self, ends: Floats) -> Floats:
+        """Ends of intervals in the units of the targets, shape (m, K, 2)."""
+        return np.stack([self._rescaled(ends[:, :, k]) for k in (0, 1)], 2)
 
     def _shaped(self, outputs: Floats) -> Floats:
         """Outputs in the units of the targets, of shape (m,) if y had that shape."""

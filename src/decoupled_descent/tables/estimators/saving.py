@@ -29,6 +29,7 @@ from decoupled_descent.tables.estimators import DecoupledClassifier, DecoupledRe
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.newton_model import NewtonModel
 from decoupled_descent.tables.estimators.parts import describe_estimator, rebuild_estimator
+from decoupled_descent.tables.prediction.saved import check_format, opened, refused
 from decoupled_descent.tables.schema import check_model, require
 from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_tensors, write_tensors
 
@@ -209,27 +210,10 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         True
     """
     path = model_file(path)
-    try:
-        tensors, content = read_tensors(path)
-    except ValueError as error:
-        raise ValueError(f"{error}; copy it again, or train again") from error
-    try:
-        if not isinstance(content, dict) or content.get("format") != MODEL_FORMAT:
-            given = content.get("format") if isinstance(content, dict) else None
-            raise ValueError(
-                f"it has format {given!r:.20} and this version reads {MODEL_FORMAT}; update "
-                "decoupled-descent, or train the model again"
-            )
+    with refused(path):
+        tensors, content = opened(path, read_tensors)
+        check_format(content)
         return _rebuild(content, tensors)
-    except RecursionError:
-        raise ValueError(f"{path}: nested too deeply; train the model again") from None
-    except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
-        raise ValueError(
-            f"{path}: incomplete or inconsistent ({type(error).__name__}: {error!s:.200}); train "
-            "the model again"
-        ) from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:

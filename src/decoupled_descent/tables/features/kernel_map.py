@@ -41,6 +41,7 @@ from decoupled_descent.tables.features.kernels import (
 )
 from decoupled_descent.tables.features.scaling import ColumnScales, as_matrix, as_rows, is_sparse
 from decoupled_descent.tables.features.shared import ScaledRows, TrainingRows
+from decoupled_descent.tables.prediction.predictor import features
 
 #: A kernel's name, with a scale and ranks if wanted.
 _NAME = re.compile(r"(?P<kind>\w+)(?:\((?P<scale>[^()]+)\))?(?P<ranks>/ranks)?")
@@ -173,6 +174,11 @@ class Kernel(Features):
         """Return the features of rows, shape (m, r); training rows get their training features."""
         self._check_fitted()
         X = as_matrix(X)
+        if not (is_sparse(X) or self.learnt_sparse or callable(self.kind)):
+            self.columns_.check(X)
+            settings, tensors = self.state()
+            arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
+            return torch.from_numpy(features(settings, arrays, X.cpu().numpy())).to(X.device)
         m = X.shape[0]
         phi = self.map_.shift.new_empty(m, len(self.map_.shift))
         for rows in blocks(m, max(self.map_.projection.shape)):

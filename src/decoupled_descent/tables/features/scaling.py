@@ -17,10 +17,8 @@ from torch import Tensor
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor
+from decoupled_descent.tables.prediction.predictor import CLIP
 
-#: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
-#: determine the scale of its column, and the row could not be predicted when it is left out.
-CLIP = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
 #: The same for columns whose mean is removed first, so that only its own rounding is left.
@@ -143,8 +141,7 @@ class ColumnScales:
     def apply(self, X: Any) -> Any:
         """Scale rows: float64 without the constant columns, shape (m, k), a tensor or CSR."""
         X = as_matrix(X)
-        if X.shape[1] != self.count:
-            raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")
+        self.check(X)
         if is_sparse(X):
             return self._apply_sparse(X)
         X = X[:, self.keep]  # a copy
@@ -152,6 +149,11 @@ class ColumnScales:
             for part in torch.split(X, piece_size(X.shape[1])):
                 part.copy_(_interpolate(self.knots, part.T.contiguous()).T)
         return X.sub_(self.mean).div_(self.scale).clamp_(-CLIP, CLIP)
+
+    def check(self, X: Any) -> None:
+        """Raise ``ValueError`` for rows of another number of columns."""
+        if X.shape[1] != self.count:
+            raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")
 
     def _apply_sparse(self, X: Any) -> Any:
         if not self.sparse:

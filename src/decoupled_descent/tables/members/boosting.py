@@ -27,7 +27,7 @@ from decoupled_descent.tables.members.interface import (
     TableSize,
     TrainingTable,
 )
-from decoupled_descent.tables.members.nodes import leaves_of
+from decoupled_descent.tables.prediction import predictor
 
 #: Folds of the mixture are joined to this many.
 FOLDS = 5
@@ -64,16 +64,7 @@ class Boosting(Member):
 
     def outputs(self, X: Any) -> Floats:
         """Sums over the trees, shape (m, K)."""
-        rows = np.asarray(X, np.float64)
-        result = np.tile(self.start, (len(rows), 1))
-        size = max(1, 2**20 // max(1, len(self.roots)))
-        for first in range(0, len(rows), size):
-            part = slice(first, first + size)
-            nodes = leaves_of(
-                rows[part], self.roots, self.feature, self.threshold, self.left, self.right
-            )
-            for k in range(len(self.start)):
-                result[part, k] += self.value[nodes[:, self.output == k]].sum(1)
+        result: Floats = predictor.boosting(vars(self), np.asarray(X, np.float64))
         return result
 
     def predict(self, X: Any) -> Tensor:

@@ -22,6 +22,7 @@ from decoupled_descent.tables.members.interface import (
     TableSize,
     TrainingTable,
 )
+from decoupled_descent.tables.prediction import predictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Constant(Member):
 
     def predict(self, X: Any) -> Tensor:
         """The same probabilities for all rows, shape (m, C)."""
-        return torch.from_numpy(np.tile(self.shares, (len(X), 1)))
+        return torch.from_numpy(predictor.constant(vars(self), X))
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """Nothing: classes keep their shares when a row is left out."""

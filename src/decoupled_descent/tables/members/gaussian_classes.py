@@ -22,7 +22,9 @@ from decoupled_descent.tables.members.interface import (
     TableSize,
     TrainingTable,
 )
-from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.members.standardised import column_moments
+from decoupled_descent.tables.prediction import predictor
+from decoupled_descent.tables.prediction.predictor import standardised
 
 #: Folds of the mixture are joined to this many.
 FOLDS = 10
@@ -66,15 +68,7 @@ class Densities(NamedTuple):
 
     def probabilities(self, Z: Floats) -> Floats:
         """Probabilities of the classes, shape (m, C)."""
-        away = Z[:, None] - self.centres
-        if self.roots.ndim == 2:
-            distances = np.square(away * self.roots).sum(2)
-        else:
-            distances = np.square(np.einsum("mcd,cde->mce", away, self.roots)).sum(2)
-        logs = self.offsets - distances / 2
-        logs -= logs.max(1, keepdims=True)
-        chances = np.exp(logs)
-        shares: Floats = chances / chances.sum(1, keepdims=True)
+        shares: Floats = predictor.probabilities(predictor.densities(self._asdict(), Z))
         return shares
 
 
@@ -92,12 +86,7 @@ class GaussianClasses(Member):
     def predict(self, X: Any) -> Tensor:
         """Probabilities of all classes, shape (m, C)."""
         Z = standardised(np.asarray(X, np.float64), self.mean, self.scale)
-        size = max(1, 2**21 // self.densities.roots.size)
-        parts = [
-            self.densities.probabilities(Z[start : start + size])
-            for start in range(0, len(Z), size)
-        ]
-        return torch.from_numpy(np.concatenate(parts))
+        return torch.from_numpy(self.densities.probabilities(Z))
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """The fold of each row: the densities without the fold are without the row."""

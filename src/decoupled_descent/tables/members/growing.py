@@ -26,8 +26,9 @@ from sklearn.tree import (
 )
 
 from decoupled_descent.tables.members.bags import draw_bags
-from decoupled_descent.tables.members.forest import Forest, scaled_columns
+from decoupled_descent.tables.members.forest import Forest
 from decoupled_descent.tables.members.interface import Floats, MemberFit, TableSize, TrainingTable
+from decoupled_descent.tables.prediction.predictor import scaled_columns
 
 #: Operations of a matrix product that take as long as one row, column and level of a tree: with
 #: sorted values, and with random thresholds. A tree takes ``EACH`` in addition. Measured on 100 to
@@ -131,7 +132,7 @@ def _out_of_bag(forest: Forest, table: TrainingTable) -> MemberFit:
     assert forest.unseen is not None
     unseen, n = forest.unseen, len(forest.unseen)
     total, squares = (np.empty((n, forest.value.shape[1])) for _ in range(2))
-    for rows in forest._blocks(n):
+    for rows in forest.blocks(n):
         values = forest.value[forest.leaves(np.asarray(table.X[rows], np.float64))]
         total[rows] = np.einsum("nt,ntk->nk", unseen[rows], values)
         squares[rows] = np.einsum("nt,ntk->nk", unseen[rows], values * values)

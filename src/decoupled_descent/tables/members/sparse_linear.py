@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.losses import Loss, get_loss
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.tables.members.interface import (
     Floats,
     KeptRows,
@@ -33,7 +33,9 @@ from decoupled_descent.tables.members.sparse_path import (
     SparseProblem,
     steepest,
 )
-from decoupled_descent.tables.members.standardised import column_moments, standardised
+from decoupled_descent.tables.members.standardised import column_moments
+from decoupled_descent.tables.prediction import predictor
+from decoupled_descent.tables.prediction.predictor import standardised
 
 #: The path ends after this many penalties in a row that are worse than the best one.
 PATIENCE = 2
@@ -97,12 +99,13 @@ class SparseLinear(Member):
 
     def predict(self, X: Any) -> Tensor:
         """Probabilities of all classes, or numbers, shape (m, C)."""
-        outputs = self._scaled(X) @ self.theta + self.bias
+        outputs = predictor.sparse_linear(vars(self), np.asarray(X, np.float64))
         return self.loss.probabilities(torch.from_numpy(outputs))
 
     def _scaled(self, X: Any) -> Floats:
         values = np.asarray(X, dtype=np.float64)[:, self.columns]
-        return standardised(values, self.mean, self.scale)
+        scaled: Floats = standardised(values, self.mean, self.scale)
+        return scaled
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """The fold of each row: the model without the fold is a model without the row."""
@@ -117,10 +120,9 @@ class SparseLinear(Member):
 
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """Predictions of the model without the fold of a row, minus those of the model."""
-        inputs = self._scaled(kept.X if X is None else X)
-        moved = np.einsum("mu,fuk->mfk", inputs, self.fold_theta - self.theta)
-        moved += self.fold_bias - self.bias
-        return torch.from_numpy(moved[:, kept.matrix.numpy()])
+        rows = np.asarray(kept.X if X is None else X, np.float64)
+        changes = predictor.sparse_linear_changes(vars(self), rows, kept.matrix.numpy())
+        return torch.from_numpy(changes)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The loss, the penalty and all arrays."""

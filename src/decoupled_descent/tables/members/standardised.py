@@ -1,10 +1,9 @@
-"""Columns of mean 0 and deviation 1 for members, cut as those of the Newton fits."""
+"""Means and deviations of columns for members."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from decoupled_descent.tables.features.scaling import CLIP
 from decoupled_descent.tables.members.interface import Floats, TrainingTable
 
 
@@ -17,9 +16,3 @@ def column_moments(table: TrainingTable) -> tuple[Floats, Floats]:
         deviation = np.sqrt(share @ (X - mean) ** 2)
     usable = np.isfinite(deviation) & (deviation > 0)
     return mean, np.where(usable, deviation, 1.0)
-
-
-def standardised(X: Floats, mean: Floats, scale: Floats) -> Floats:
-    """Columns of mean 0 and deviation 1, cut off."""
-    result: Floats = np.clip((X - mean) / scale, -CLIP, CLIP)
-    return result

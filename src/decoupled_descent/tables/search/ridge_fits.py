@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.leave_one_out.leave_out import moves_without_folds
@@ -20,6 +19,7 @@ from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.leave_one_out.resampling import half_samples, variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store

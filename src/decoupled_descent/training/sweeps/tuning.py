@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring, outside, whole_number
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.descent.noise import ScalingWarning
@@ -24,6 +24,7 @@ from decoupled_descent.descent.starts import starting_theta
 from decoupled_descent.evaluation.checks.of_evaluations import FALLING
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
+from decoupled_descent.quiet import ignoring
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint

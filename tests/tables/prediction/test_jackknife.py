@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 import decoupled_descent as dd
-from decoupled_descent.tables.estimators import jackknife
-from decoupled_descent.tables.estimators.jackknife import quantiles
+from decoupled_descent.tables.estimators import left_out_rows
+from decoupled_descent.tables.prediction import jackknife
+from decoupled_descent.tables.prediction.jackknife import quantiles
 from tests.oracles.jackknife import jackknife_plus, left_out_models
 from tests.tables.estimators.problems import binary, features, real, several, several_targets
 
@@ -69,14 +69,24 @@ def test_a_weighted_row_is_left_out_with_all_of_its_weight():
 
 def test_quantiles_count_weights():
     """A value of weight 2 among others is the value twice, but for the added infinity."""
-    values = torch.tensor([[[3.0], [1.0], [2.0]]]).double()
-    ones = torch.ones(3).double()
-    result = [float(quantiles(values, ones, level)) for level in (0.25, 0.5, 0.75, 0.76)]
+    values = np.array([[[3.0], [1.0], [2.0]]])
+    ones = np.ones(3)
+    result = [quantiles(values, ones, level).item() for level in (0.25, 0.5, 0.75, 0.76)]
     assert result == [1.0, 2.0, 3.0, math.inf]
-    weights = torch.tensor([1.0, 2.0, 1.0]).double()
-    twice = torch.tensor([[[3.0], [1.0], [1.0], [2.0]]]).double()
+    weights = np.array([1.0, 2.0, 1.0])
+    twice = np.array([[[3.0], [1.0], [1.0], [2.0]]])
     for level in (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9):
-        assert quantiles(values, weights, level) == quantiles(twice, torch.ones(4).double(), level)
+        assert quantiles(values, weights, level) == quantiles(twice, np.ones(4), level)
+
+
+def test_the_quantile_is_the_smallest_value_with_enough_weight():
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=(4, 11, 1)), rng.uniform(0.5, 2, 11)
+    for level in (0.3, 0.8, 0.97):
+        for row, found in zip(values[:, :, 0], quantiles(values, weights, level), strict=True):
+            limit = level * (weights.sum() + 1)
+            enough = [v for v in row if weights[row <= v].sum() >= limit - 1e-9]
+            assert found == min(enough, default=math.inf)
 
 
 @pytest.mark.parametrize("n", [25, 60])
@@ -108,7 +118,7 @@ def test_coverage_of_sets(data):
 
 
 def test_of_many_rows_some_are_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(jackknife, "MOST", 50)
+    monkeypatch.setattr(left_out_rows, "MOST", 50)
     X, y = real(400)
     model = dd.DecoupledRegressor(features="linear").fit(X, y)
     assert model._jackknife.residuals.shape == (50, 1)

@@ -1,4 +1,4 @@
-"""Models that predict without PyTorch: the same numbers, or the usual loader."""
+"""Model files, read for predictions without PyTorch: the numbers of the estimator."""
 
 import json
 import subprocess
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.app.export.light_model import load_light
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators.saving import load_model, save_model
+from decoupled_descent.tables.prediction.saved import read_model
 from tests.tables.estimators.test_saving import resigned
 
 KINDS = {
@@ -65,54 +65,50 @@ def rows_of(saved):
 
 
 def test_the_predictions_are_those_of_the_estimator(saved):
-    light, usual, X = load_light(saved), load_model(saved), rows_of(saved)
-    assert light is not None
-    if light.task == "classification":
-        expected, found = (one.on_matrix.predict_proba(X) for one in (usual, light))
-        assert light.estimator.classes_.tolist() == usual.estimator.classes_.tolist()
+    read, usual, X = read_model(saved), load_model(saved), rows_of(saved)
+    if read.task == "classification":
+        expected = usual.on_matrix.predict_proba(X)
+        assert read.classes.tolist() == usual.estimator.classes_.tolist()
+        assert (read.classes[read.decide(expected)] == usual.on_matrix.predict(X)).all()
     else:
-        expected, found = (one.on_matrix.predict(X) for one in (usual, light))
-        ends, same = (one.on_matrix.predict_interval(X, 0.9) for one in (usual, light))
-        np.testing.assert_allclose(same, ends, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+        expected = usual.on_matrix.predict(X)[:, None]
+        for level in (0.9, 0.999):  # 90 rows cannot give 99.9 %: the ends are infinite
+            ends, same = usual.on_matrix.predict_interval(X, level), read.intervals(X, level)
+            np.testing.assert_allclose(same, ends, rtol=1e-12, atol=1e-12)
+        assert np.isinf(same[:, 1]).all()
+    np.testing.assert_allclose(read.outputs(X), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_estimates_are_those_of_the_estimator(saved):
-    light, usual = load_light(saved), load_model(saved)
-    score = "estimated_accuracy_" if usual.task == "classification" else "estimated_r2_"
-    for name in ("estimated_test_error_", "estimated_test_error_stderr_", score,
-                 "estimated_test_error_interval_", f"{score}interval_", "n_features_in_",
-                 "_error_name"):  # fmt: skip
-        assert getattr(light.estimator, name) == getattr(usual.estimator, name)
-    assert (light.task, light.target) == (usual.task, usual.target)
-    assert light.metadata["verdict"] == usual.metadata["verdict"]
-    assert light.columns.to_dict() == usual.columns.to_dict()
+    read, usual = read_model(saved), load_model(saved)
+    for name, found in (
+        ("estimated_test_error_", read.error),
+        ("estimated_accuracy_" if usual.task == "classification" else "estimated_r2_", read.score),
+    ):
+        parts = [getattr(usual.estimator, name + end) for end in ("", "stderr_", "interval_")]
+        assert found == tuple(parts)
+    assert (read.task, read.target) == (usual.task, usual.target)
+    assert read.verdict == usual.metadata["verdict"]
+    assert read.columns.to_dict() == usual.columns.to_dict()
 
 
-def test_intervals_that_too_few_rows_cannot_give(saved):
-    """90 rows cannot give 99.9 %: the ends are infinite, of logarithms 0 and infinite."""
-    light, usual, X = load_light(saved), load_model(saved), rows_of(saved)
-    if light.task == "regression":
-        found, expected = (one.on_matrix.predict_interval(X, 0.999) for one in (light, usual))
-        np.testing.assert_array_equal(found, expected)
-        assert np.isinf(found[:, 1]).all()
-
-
-def test_other_files_are_left_to_the_usual_loader(saved, tmp_path):
-    damaged = tmp_path / "damaged.safetensors"
+def test_files_are_refused_in_the_words_of_load_model(saved, tmp_path):
+    damaged, edited = tmp_path / "damaged.safetensors", tmp_path / "edited.safetensors"
     content = bytearray(saved.read_bytes())
     content[-1] ^= 1
     damaged.write_bytes(bytes(content))
-    assert load_light(damaged) is None
-    assert load_light(tmp_path / "absent.safetensors") is None
-    edited = tmp_path / "edited.safetensors"
     edited.write_bytes(saved.read_bytes())
 
     def change(content, tensors):
         content["mixture"]["members"][0]["share"] += 0.5
 
     resigned(edited, change)
-    assert load_light(edited) is None
+    for path in (damaged, edited, tmp_path / "absent.safetensors"):
+        with pytest.raises((ValueError, OSError)) as expected:
+            load_model(path)
+        with pytest.raises(expected.type) as found:
+            read_model(path)
+        assert str(found.value) == str(expected.value)
 
 
 def test_predicting_a_small_table_imports_neither_torch_nor_scikit_learn(tmp_path):

@@ -1,1 +1,0 @@
-"""Models for use without PyTorch: a file of NumPy code and a file of numbers."""

@@ -1,0 +1,1 @@
+"""Predictions of fitted models, with NumPy alone."""

@@ -1,0 +1,420 @@
+"""Predictions of a model of decoupled-descent with NumPy alone.
+
+Estimators and ``decoupled predict`` use this code. ``decoupled export`` writes this file and
+``model.npz`` beside it:
+
+    from predictor import Predictor
+    model = Predictor("model.npz")
+    model.predict([{"age": 31, "town": "Ulm"}])
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+#: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
+#: determine the scale of its column, and the row could not be predicted when it is left out.
+CLIP = 5.0
+#: Scaled values of trees are cut at this number, far beyond any threshold, and far below float32's
+#: largest.
+FAR = 1e30
+#: Smaller squared distances, relative to the squared norms, are rounding errors.
+SAME = 1e-14
+#: Large matrices are made in blocks of about this many numbers.
+NUMBERS = 2**20
+#: The largest number that a logarithm of a target may stand for.
+LARGEST = 1e70
+
+
+class Member(NamedTuple):
+    """A linear model of features."""
+
+    share: float  # its weight in the mixture
+    number: int  # of its feature map
+    theta: Any  # shape (K, r)
+    bias: Any  # shape (K,)
+    ridge: float
+
+
+class Other(NamedTuple):
+    """A member of another kind."""
+
+    share: float
+    predict: Callable[[Any], Any]  # probabilities or numbers, (m, C)
+    #: How predictions of rows (m, d) change without each of s kept training rows, (m, s, K); what
+    #: is known of these is the second argument.
+    changes: Callable[[Any, Any], Any]
+
+
+class Mixture(NamedTuple):
+    """Members whose predictions are mixed."""
+
+    maps: tuple[Callable[[Any], Any], ...]  # features of rows, (m, r)
+    values: tuple[Any, ...]  # variances of the features of each map, (r,)
+    members: tuple[Member, ...]
+    others: tuple[Other, ...]
+    rows: float  # the effective number of training rows
+    has_classes: bool
+
+    def predict(self, X: Any) -> Any:
+        """Probabilities of the classes, or numbers on the scale of the fit, shape (m, K)."""
+        features = [one(X) for one in self.maps]
+        total: Any = 0.0
+        for share, number, theta, bias, _ in self.members:
+            outputs = features[number] @ theta.T + bias
+            total = total + share * self._smoothed(self._probabilities(outputs))
+        for other in self.others:
+            total = total + other.share * self._smoothed(other.predict(X))
+        return total
+
+    def _probabilities(self, outputs: Any) -> Any:
+        return probabilities(outputs) if self.has_classes else outputs
+
+    def _smoothed(self, predictions: Any) -> Any:
+        """Probabilities, with one row of all classes added; numbers as they are."""
+        if not self.has_classes:
+            return predictions
+        return (self.rows * predictions + 1 / predictions.shape[1]) / (self.rows + 1)
+
+
+def probabilities(outputs: Any) -> Any:
+    """Probabilities of classes from logits; a single one is that of the second class."""
+    if outputs.shape[1] == 1:
+        outputs = np.hstack([np.zeros_like(outputs), outputs])
+    powers = np.exp(outputs - outputs.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def read_mixture(about: Any, arrays: Mapping[str, Any], has_classes: bool) -> Mixture:
+    """The mixture of a description and its arrays."""
+    parts = [starting_with(f"map.{k}.", arrays) for k in range(len(about["maps"]))]
+    return Mixture(
+        tuple(partial(features, *each) for each in zip(about["maps"], parts, strict=True)),
+        tuple(part["values"] for part in parts),
+        tuple(
+            Member(one["share"], one["map"], arrays[f"member.{k}.theta"],
+                   arrays[f"member.{k}.bias"], one["ridge"])
+            for k, one in enumerate(about["members"])
+        ),
+        tuple(
+            read_other(one, starting_with(f"other.{k}.", arrays), has_classes)
+            for k, one in enumerate(about["others"])
+        ),
+        about["rows"],
+        has_classes,
+    )  # fmt: skip
+
+
+def read_other(about: Any, arrays: dict[str, Any], has_classes: bool) -> Other:
+    """A member of another kind."""
+    function, changes, logits = KINDS[about["model"]["kind"]]
+
+    def predict(X: Any) -> Any:
+        outputs = function(arrays, X)
+        return probabilities(outputs) if logits and has_classes else outputs
+
+    return Other(about["share"], predict, partial(changes, arrays))
+
+
+class Predictor:
+    """A model from a file; rows are dictionaries with the columns of the training."""
+
+    def __init__(self, path: Any = "model.npz") -> None:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, Any] = {name: file[name] for name in file.files}
+        self.about = json.loads(str(arrays.pop("description")))
+        self.classes = self.about["classes"]
+        self.mixture = read_mixture(self.about, arrays, self.classes is not None)
+
+    def predict(self, rows: list[dict[str, Any]]) -> list[Any]:
+        """One class or number per row."""
+        outputs = self.mixture.predict(self.matrix(rows))
+        if self.classes is not None:
+            return [self.classes[k] for k in decided(outputs, *self.about["rule"])]
+        centre, width = self.about["scale"]
+        numbers = in_units(outputs, np.array(centre), np.array(width), self.about["log"])
+        return [row[0] for row in numbers.tolist()]
+
+    def predict_proba(self, rows: list[dict[str, Any]]) -> list[dict[str, float]]:
+        """For each row, the probability of each class by its name."""
+        if self.classes is None:
+            raise ValueError("this model predicts numbers, which have no probabilities")
+        shares = self.mixture.predict(self.matrix(rows)).tolist()
+        return [dict(zip(map(str, self.classes), row, strict=True)) for row in shares]
+
+    def matrix(self, rows: list[dict[str, Any]]) -> Any:
+        """Turn rows into numbers, shape (m, d); None and "" are missing."""
+        parts = []
+        for column in self.about["columns"]:
+            name = column["name"]
+            absent = [k for k, row in enumerate(rows) if name not in row]
+            if absent:
+                raise ValueError(f"row {absent[0]} has no {name!r}")
+            parts.append(_encoded(column, [row[name] for row in rows]))
+        return np.hstack(parts)
+
+
+def decided(outputs: Any, threshold: float, positive: int) -> Any:
+    """The number of the class of each row: the most probable one, or by the threshold."""
+    if outputs.shape[1] != 2:
+        return outputs.argmax(1)
+    return np.where(outputs[:, positive] > threshold, positive, 1 - positive)
+
+
+def in_units(outputs: Any, centre: Any, width: Any, is_logarithm: bool) -> Any:
+    """Outputs in the units of the target, which cannot be larger than ``LARGEST``."""
+    scaled = outputs * width + centre
+    if not is_logarithm:
+        return scaled
+    largest = np.where(np.isposinf(scaled), np.inf, math.log(LARGEST))  # ends can be infinite
+    return np.exp(np.minimum(scaled, largest))
+
+
+def features(settings: Any, arrays: Mapping[str, Any], X: Any) -> Any:
+    """The features of rows by one map, shape (m, r)."""
+    if "level_columns" in arrays:  # a column of zeros and ones for each level
+        settings, levels = settings["kernel"], arrays["level_columns"]
+        plain = np.setdiff1d(np.arange(X.shape[1]), levels)
+        ones = X[:, levels] == arrays["level_values"]
+        X = np.hstack([X[:, plain], ones.astype(float)])
+    projection = arrays["projection"]
+    result = np.empty((len(X), projection.shape[1]))
+    for rows in _blocks(len(X), max(projection.shape)):
+        A = X[rows, arrays["keep"].astype(int)]
+        if settings["ranks"]:
+            A = _scores(arrays, A)
+        A = standardised(A, arrays["mean"], arrays["deviation"])
+        if settings["kind"] != "linear":
+            A = _kernel(settings, A, arrays["landmarks"])
+        result[rows] = A @ projection - arrays["shift"]
+    return result
+
+
+def standardised(X: Any, mean: Any, scale: Any) -> Any:
+    """Columns of mean 0 and deviation 1, cut off."""
+    return np.clip((X - mean) / scale, -CLIP, CLIP)
+
+
+def _blocks(m: int, each: int) -> Iterator[slice]:
+    """Blocks of m rows with about ``NUMBERS`` numbers, if each row has so many."""
+    size = max(1, NUMBERS // max(1, each))
+    return (slice(start, start + size) for start in range(0, m, size))
+
+
+def _scores(arrays: Mapping[str, Any], A: Any) -> Any:
+    """Normal scores of ranks, interpolated between values of the training."""
+    ends = np.cumsum(arrays["knot_counts"].astype(int))
+    values, scores = (np.split(one, ends[:-1]) for one in arrays["knots"])
+    return np.stack([np.interp(*each) for each in zip(A.T, values, scores, strict=True)], 1)
+
+
+def _l1_distances(A: Any, B: Any) -> Any:
+    """Sums of absolute differences; column by column for few rows, so that caches are enough."""
+    result, columns = np.zeros((len(A), len(B))), np.ascontiguousarray(B.T)
+    for rows in _blocks(len(A), 32 * len(B)):
+        part, total = A[rows], result[rows]
+        gap = np.empty_like(total)
+        for own, other in zip(part.T, columns, strict=True):
+            np.subtract(own[:, None], other, out=gap)
+            total += np.abs(gap, out=gap)
+    return result
+
+
+def _encoded(column: dict[str, Any], values: list[Any]) -> Any:
+    """The numbers made from one column, shape (m, outputs)."""
+    missing = np.array([value is None or value == "" or value != value for value in values])
+    levels = column["levels"]
+    if column["kind"] == "presence":
+        return missing[:, None].astype(float)
+    if column["kind"] == "number":
+        numbers = [
+            column["fill"] if gone else float(v) for v, gone in zip(values, missing, strict=True)
+        ]
+        marks = [missing.astype(float)] if column["missing"] else []
+        return np.stack([np.array(numbers), *marks], 1)
+    result = np.zeros((len(values), len(levels) + column["other"] + column["missing"]))
+    alike = {_spelling(level): k for k, level in enumerate(levels)}
+    for k, value in enumerate(values):
+        if missing[k]:
+            place = result.shape[1] - 1 if column["missing"] else -1
+        else:
+            unknown = len(levels) if column["other"] else -1
+            place = alike.get(_spelling(str(value)), unknown)
+            place = levels.index(str(value)) if str(value) in levels else place
+        if place >= 0:
+            result[k, place] = 1.0
+    return result
+
+
+def _spelling(text: str) -> str:
+    text = " ".join(text.split())
+    return text.casefold() if len(text) > 1 else text
+
+
+def _kernel(settings: dict[str, Any], A: Any, B: Any) -> Any:
+    """Kernel values between rows A and landmarks B."""
+    (squared, l1), s = settings["units"], settings["scale"]
+    kind = settings["kind"]
+    if kind == "laplace1":
+        return np.exp(_l1_distances(A, B) / -(l1 * s))
+    products = A @ B.T * (2 / squared)
+    a, b = (np.square(one).sum(1) * (2 / squared) for one in (A, B))
+    if kind == "poly2":
+        return np.square((products + s**2) / (s**2 + 1))
+    if kind == "arccos":
+        size = np.sqrt(a + s**2)[:, None] * np.sqrt(b + s**2)
+        cosine = np.clip((products + s**2) / size, -1, 1)
+        angle = (math.pi - np.arccos(cosine)) * cosine
+        return (np.sqrt(1 - np.square(cosine)) + angle) * size / math.pi
+    total = a[:, None] + b
+    gaps = total - 2 * products
+    gaps = np.where(gaps < SAME * total, 0, gaps) * 0.5
+    if kind == "rbf":
+        return np.exp(gaps / (-2 * s**2))
+    if kind == "laplace":
+        return np.exp(np.sqrt(gaps) / -s)
+    t = np.sqrt(gaps) * (math.sqrt(3) / s)  # Matérn 3/2
+    return np.exp(-t) * (t + 1)
+
+
+def forest(arrays: Mapping[str, Any], X: Any) -> Any:
+    """The mean over all trees, shape (m, C)."""
+    value, count = arrays["value"], len(arrays["roots"])
+    result = np.empty((len(X), value.shape[1]))
+    for rows in _blocks(len(X), count * value.shape[1]):
+        result[rows] = value[leaves_of_scaled(arrays, X[rows])].mean(1)
+    return result
+
+
+def forest_changes(arrays: Mapping[str, Any], X: Any, unseen: Any) -> Any:
+    """The mean over the trees that did not see each row (s, trees), minus that over all."""
+    value = arrays["value"]
+    without = unseen_shares(unseen) - 1 / unseen.shape[1]
+    result = np.empty((len(X), len(unseen), value.shape[1]))
+    for rows in _blocks(len(X), value.shape[1] * max(unseen.shape)):
+        trees = value[leaves_of_scaled(arrays, X[rows])]
+        result[rows] = without @ trees
+    return result
+
+
+def unseen_shares(unseen: Any) -> Any:
+    """The share of each tree in the ensemble without a row; all trees where each has seen it."""
+    count = unseen.sum(1, keepdims=True)
+    return np.where(count > 0, unseen / np.maximum(count, 1), 1 / unseen.shape[1])
+
+
+def leaves_of_scaled(arrays: Mapping[str, Any], X: Any) -> Any:
+    """The leaf of each row in each tree of a forest, which compares scaled columns."""
+    return leaves(arrays, scaled_columns(X, arrays["low"], arrays["high"]))
+
+
+def scaled_columns(X: Any, low: Any, high: Any) -> Any:
+    """Columns divided by their ranges, in float32, which trees compare: 0 to 1 in training.
+
+    Large numbers with small differences, such as times, would lose them in float32 as they are.
+    """
+    halves = high / 2 - low / 2  # halves, because the range itself may be infinite
+    with np.errstate(over="ignore"):
+        scaled = (X / 2 - low / 2) / np.where(halves > 0, halves, 1.0)
+    return np.clip(scaled, -FAR, FAR).astype(np.float32)
+
+
+def boosting(arrays: Mapping[str, Any], X: Any) -> Any:
+    """Sums over the trees of each output, shape (m, K)."""
+    start = arrays["start"]
+    result = np.tile(start, (len(X), 1))
+    for rows in _blocks(len(X), len(arrays["roots"])):
+        values = arrays["value"][leaves(arrays, X[rows])]
+        for k in range(len(start)):
+            result[rows, k] += values[:, arrays["output"] == k].sum(1)
+    return result
+
+
+def boosting_changes(arrays: Mapping[str, Any], X: Any, kept: Any) -> Any:
+    """None: one of a thousand rows or more hardly moves the sums of many trees."""
+    return np.zeros((len(X), len(kept), len(arrays["start"])))
+
+
+def leaves(arrays: Mapping[str, Any], X: Any) -> Any:
+    """The leaf of each row in each tree, shape (m, trees).
+
+    A node with ``feature`` −1 is a leaf. Otherwise rows whose value of that column is at most
+    ``threshold`` go to the node ``left``, others to ``right``.
+    """
+    feature, threshold, count = arrays["feature"], arrays["threshold"], len(arrays["roots"])
+    node = np.tile(arrays["roots"], len(X))
+    active = np.flatnonzero(feature[node] >= 0)
+    while active.size:
+        at = node[active]
+        go_left = X[active // count, feature[at]] <= threshold[at]
+        at = np.where(go_left, arrays["left"][at], arrays["right"][at])
+        node[active] = at
+        active = active[feature[at] >= 0]
+    return node.reshape(len(X), count)
+
+
+def sparse_linear(arrays: Mapping[str, Any], X: Any) -> Any:
+    """Outputs of a linear model of some columns, shape (m, K)."""
+    return _few_columns(arrays, X) @ arrays["theta"] + arrays["bias"]
+
+
+def sparse_linear_changes(arrays: Mapping[str, Any], X: Any, folds: Any) -> Any:
+    """Outputs of the model without the fold of each kept row, minus those of the model."""
+    moved = np.einsum(
+        "mu,fuk->mfk", _few_columns(arrays, X), arrays["fold_theta"] - arrays["theta"]
+    )
+    moved += arrays["fold_bias"] - arrays["bias"]
+    return moved[:, folds]
+
+
+def _few_columns(arrays: Mapping[str, Any], X: Any) -> Any:
+    return standardised(X[:, arrays["columns"]], arrays["mean"], arrays["scale"])
+
+
+def gaussian_classes(arrays: Mapping[str, Any], X: Any) -> Any:
+    """Logits: shares times normal densities of the classes, shape (m, C)."""
+    return densities(arrays, standardised(X, arrays["mean"], arrays["scale"]))
+
+
+def densities(arrays: Mapping[str, Any], Z: Any) -> Any:
+    """The same for scaled columns."""
+    roots = arrays["roots"]
+    result = np.empty((len(Z), len(roots)))
+    for rows in _blocks(len(Z), roots.size):
+        away = Z[rows, None] - arrays["centres"]
+        away = away * roots if roots.ndim == 2 else np.einsum("mcd,cde->mce", away, roots)
+        result[rows] = arrays["offsets"] - np.square(away).sum(2) / 2
+    return result
+
+
+def constant(arrays: Mapping[str, Any], X: Any) -> Any:
+    """The same probabilities for all rows, shape (m, C)."""
+    return np.tile(arrays["shares"], (len(X), 1))
+
+
+def of_classes(arrays: Mapping[str, Any], X: Any, kept: Any) -> Any:
+    """Intervals are for numbers."""
+    del arrays, X, kept
+    raise ValueError("the member predicts classes, which have no intervals")
+
+
+#: By the kind of a member: its predictions, how they change without rows, and whether they are
+#: logits if the labels are classes.
+KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
+    "forest": (forest, forest_changes, False),
+    "boosting": (boosting, boosting_changes, True),
+    "sparse linear": (sparse_linear, sparse_linear_changes, True),
+    "gaussian classes": (gaussian_classes, of_classes, True),
+    "constant": (constant, of_classes, False),
+}
+
+
+def starting_with(start: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays whose names start with a text, by the rest of their names."""
+    return {name[len(start) :]: one for name, one in arrays.items() if name.startswith(start)}
