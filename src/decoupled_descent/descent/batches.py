@@ -60,11 +60,8 @@ class Batched(Descent):
     def batches(self, rows: Rows, number: int) -> Batches:
         """Return the batches of one pass."""
         assert self.batch_size is not None
-        if rows.processes is not None:
-            raise ValueError(
-                f"batch_size={self.batch_size}: mini-batches are drawn from rows in one process; "
-                "leave out batch_size, or group"
-            )
+        what = f"batch_size={self.batch_size}: mini-batches are drawn from"
+        rows.require_one_process(f"{what} rows in one process")
         if rows.in_order_only:
             raise ValueError(
                 f"batch_size={self.batch_size}: the rows of X come in one order only, but "

@@ -224,7 +224,7 @@ def _shapes(state: Any) -> list[Any]:
 
 
 def _step(candidate: Algorithm, state: Any, rows: Rows, bound: BoundObjective) -> StackedStep:
-    """The step of a candidate, with the mean loss over the rows of all processes."""
+    """The step of a candidate, with the mean loss of all rows."""
     stacked = candidate.stacked_step(state, rows, bound)
     if stacked is None:
         following, info = candidate.step(state, rows, bound)

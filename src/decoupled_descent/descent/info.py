@@ -32,8 +32,8 @@ class Info(NamedTuple):
         notes: Further numbers of the algorithm, by name.
         pairs: Variance of the train error that comes from pairs of rows, see
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
-        global_error: Mean of the losses and its standard error over the rows of all processes; None
-            if all rows are in this process.
+        global_error: Mean and standard error of the losses of all rows, where ``losses`` are those
+            of some; else None.
         fitted: The mean loss without a correction, if the algorithm trains without one and
             ``losses`` are an estimate beside it.
     """

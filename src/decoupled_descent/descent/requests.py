@@ -73,7 +73,7 @@ class PassResult(NamedTuple):
     jacobian: Tensor | None  # J̄, shape (L, L), or None
     head: Parameters  # mean of f over the rows, by parameter name
     overlap: Tensor | None  # M ĥᵀ, shape (L, L), summed over the rows; None without a memory
-    global_error: Tensor | None  # mean loss and standard error over all processes, if several
+    global_error: Tensor | None  # mean and standard error of all losses, where these are some
 
 
 def run_stacked(steps: Sequence[StackedStep], rows: Rows) -> list[tuple[Any, Any]]:
@@ -171,7 +171,7 @@ def one_pass(requests: Sequence[Pass]) -> list[PassResult]:
         _join(results, own, request.memory)
         for request, results, own in zip(requests, parts, torch.split(gradient, sizes), strict=True)
     ]
-    return joined if rows.processes is None else [_all_reduce(each, rows) for each in joined]
+    return [_all_reduce(each, rows) for each in joined]
 
 
 def _preactivations(
@@ -220,9 +220,9 @@ def _join(parts: list[_BlockResult], gradient: Tensor, memory: Tensor | None) ->
 
 
 def _all_reduce(result: PassResult, rows: Rows) -> PassResult:
-    """Sum the results of all processes, in one message."""
+    """Complete the sums over rows."""
     parts = [result.gradient, result.jacobian, result.overlap, *result.head.values()]
-    (gradient, jacobian, overlap, *means), error = _totals(parts, result.losses, rows)
+    (gradient, jacobian, overlap, *means), error = rows.totals(parts, result.losses)
     return result._replace(
         gradient=gradient,
         jacobian=jacobian,
@@ -233,45 +233,22 @@ def _all_reduce(result: PassResult, rows: Rows) -> PassResult:
 
 
 def all_reduced(derivatives: RowDerivatives, rows: Rows) -> tuple[RowDerivatives, Tensor | None]:
-    """Derivatives with means over the rows of all processes, from those over the rows of this one.
+    """Derivatives with means over all rows, from those over the rows here.
 
     The second result is what :class:`Info` takes as ``global_error``.
     """
-    if rows.processes is None:
-        return derivatives, None
     share = rows.here / rows.n
     parts = [
         part if part is None else share * part
         for part in (derivatives.jacobian, *derivatives.head.values())
     ]
-    (jacobian, *means), error = _totals(parts, derivatives.loss, rows)
+    (jacobian, *means), error = rows.totals(parts, derivatives.loss)
     head = dict(zip(derivatives.head, means, strict=True))
     return derivatives._replace(jacobian=jacobian, head=head), error
 
 
 def with_global_error(info: Any, rows: Rows) -> Any:
-    """The same info with the mean loss over the rows of all processes, if there are several."""
-    if rows.processes is None or info.global_error is not None:
+    """The same info with the mean loss of all rows, if some of them are elsewhere."""
+    if rows.all_here or info.global_error is not None:
         return info
-    return info._replace(global_error=_totals([], info.losses, rows)[1])
-
-
-def _totals(parts: Sequence[Tensor | None], losses: Tensor, rows: Rows) -> tuple[list[Any], Tensor]:
-    """Sums over all processes, None staying None, and mean and standard error of all losses."""
-    *totals, last = rows.total(*(part for part in parts if part is not None), moments(losses))
-    sums = iter(totals)
-    return [None if part is None else next(sums) for part in parts], mean_and_error(last, rows.n)
-
-
-def moments(losses: Tensor) -> Tensor:
-    """Statistics that are added over processes: nm, Σ(ℓ − m)² and nm² of n losses with mean m."""
-    n, mean = len(losses), losses.mean()
-    return torch.stack([n * mean, (losses - mean).square().sum(), n * mean.square()])
-
-
-def mean_and_error(sums: Tensor, n: int) -> Tensor:
-    """The mean of n losses and its standard error, from the sums of their moments."""
-    mean = sums[0] / n
-    between = sums[2] - n * mean.square()
-    between = between * (between > 8 * torch.finfo(sums.dtype).eps * sums[2])  # else rounding
-    return torch.stack([mean, ((sums[1] + between) / ((n - 1) * n)).sqrt()])
+    return info._replace(global_error=rows.totals([], info.losses)[1])

@@ -42,8 +42,7 @@ def starting_theta(
 ) -> Tensor:
     """Check θ₁, take that of a model, or draw independent N(0, 1) entries.
 
-    The same seed gives the same θ₁ in every dtype and on every device. If rows are divided among
-    processes, all use the start of the first process.
+    The same seed gives the same θ₁ in every dtype and on every device.
     """
     if theta is None:
         theta = bound.theta
@@ -53,10 +52,7 @@ def starting_theta(
     if len(theta) != bound.width:
         raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
     check_finite("theta", theta)
-    theta = theta.to(rows.like, copy=True).contiguous()
-    if rows.processes is not None:
-        (theta,) = rows.total(theta * (rows.processes.rank == 0))
-    return theta
+    return rows.common(theta.to(rows.like, copy=True).contiguous())
 
 
 def as_theta(values: Any, rows: Rows) -> Tensor:

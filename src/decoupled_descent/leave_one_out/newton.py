@@ -189,7 +189,7 @@ class DecoupledNewton(Algorithm):
         refit: Callable[[Problem, int], Tensor],
     ) -> tuple[LeaveOneOut, int]:
         """Refit without each doubtful row, from the minimum; count the rows."""
-        if problem.rows.processes is not None:
+        if not problem.rows.all_here:
             return result, 0
         order = result.doubtful[result.change[result.doubtful].argsort(descending=True)]
         outputs = result.outputs.clone()
@@ -259,7 +259,7 @@ def leave_out_refined(
     if not linear:
         return first._replace(change=sizes, doubtful=movers)
     movers = movers[sizes[movers].topk(min(REFINED, len(movers))).indices].sort().values
-    if problem.rows.processes is not None:  # the refinement needs rows of other processes
+    if not problem.rows.all_here:  # the refinement needs rows of other processes
         return first._replace(doubtful=movers)
     return refine(minimum, first, movers, shares) if len(movers) else first
 
@@ -269,7 +269,7 @@ def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:
     loss = bound.objective.loss
     if not loss.has_classes or not bound.parameters():
         return
-    if rows.processes is not None:  # others may have the other classes
+    if not rows.all_here:  # others may have the other classes
         return
     first = float(rows.y.reshape(-1)[0])
     if first == round(first) and bool((rows.y == first).all()):
@@ -303,7 +303,7 @@ def _smoothing(rows: Rows, bound: BoundObjective) -> float:
     loss = bound.objective.loss
     if loss.expand is not None or not bound.kinked:
         return 0.0
-    if rows.processes is not None:
+    if not rows.all_here:
         raise ValueError(
             f"loss {loss.name!r} has kinks, whose width depends on the labels of all rows; use a "
             "smooth loss, or rows in one process"

@@ -13,6 +13,7 @@ from torch import Tensor
 from decoupled_descent.networks.agreement import Nearest, nearest_rows
 from decoupled_descent.networks.path.curvature import Members
 from decoupled_descent.rows.averages import unit_values
+from decoupled_descent.rows.processes import Alone
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 
 
@@ -38,7 +39,7 @@ class Examples:
         (4, [1, 1, 0, 0], [1.0, 1.0, 1.0, 1.0])
     """
 
-    processes = None  # all rows are in this process
+    processes = Alone()  # all rows are in this process
 
     def __init__(
         self,

@@ -44,3 +44,17 @@ def unit_values(
     count = int(groups.max()) + 1
     sums = losses.new_zeros(count).index_add_(0, groups, deviations)
     return torch.add(mean, sums, alpha=count / (len(losses) if n is None else n))
+
+
+def moments(losses: Tensor) -> Tensor:
+    """Statistics that are added over processes: nm, Σ(ℓ − m)² and nm² of n losses with mean m."""
+    n, mean = len(losses), losses.mean()
+    return torch.stack([n * mean, (losses - mean).square().sum(), n * mean.square()])
+
+
+def mean_and_error(sums: Tensor, n: int) -> Tensor:
+    """The mean of n losses and its standard error, from the sums of their moments."""
+    mean = sums[0] / n
+    between = sums[2] - n * mean.square()
+    between = between * (between > 8 * torch.finfo(sums.dtype).eps * sums[2])  # else rounding
+    return torch.stack([mean, ((sums[1] + between) / ((n - 1) * n)).sqrt()])

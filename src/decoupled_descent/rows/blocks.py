@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.averages import unit_values
+from decoupled_descent.rows.averages import mean_and_error, moments, unit_values
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.inputs import Inputs
-from decoupled_descent.rows.processes import Processes
+from decoupled_descent.rows.processes import Alone, Processes
 from decoupled_descent.rows.products import backward, forward
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 
@@ -77,9 +77,9 @@ class Rows(Inputs):
             raise ValueError("y must be None when X yields rows with their labels")
         y = self.labels if y is None else y
         self._y = None if y is None else self._labels(y)
-        self.processes = None if group is None else Processes(group, timeout)
+        self.processes = Alone() if group is None else Processes(group, timeout)
         self.n, self.first = self.here, 0
-        if self.processes is not None:
+        if not self.all_here:
             self.n, self.first = self._counted(weights, groups)
         self.population: int = self.n
         self.index: Tensor | None = None
@@ -109,7 +109,6 @@ class Rows(Inputs):
                 "groups= is for rows in one process, but these are divided; use "
                 "DecoupledClassifier().fit(rows, y, groups=…), or leave out group="
             )
-        assert self.processes is not None
         numbers = torch.tensor([self.here, self.d, weights is not None], device="cpu")
         counts, columns, weighted = self.processes.all_gather(numbers).T
         if not bool((columns == self.d).all()):
@@ -134,7 +133,7 @@ class Rows(Inputs):
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
         """Features, shape (n, d); raises ``ValueError`` if they are not in memory."""
-        if self.processes is not None:
+        if not self.all_here:
             raise ValueError(
                 "this needs all of X in one process, but its rows are divided among "
                 f"{self.processes.size}"
@@ -149,13 +148,18 @@ class Rows(Inputs):
 
     def require_one_process(self, why: str) -> None:
         """Raise ``ValueError`` when the rows are divided among processes."""
-        if self.processes is not None:
+        if not self.all_here:
             raise ValueError(f"{why}, but these are divided; fit takes such rows, one by one")
+
+    @property
+    def all_here(self) -> bool:
+        """Whether all rows are in this process."""
+        return self.processes.alone
 
     @property
     def in_memory(self) -> bool:
         """Whether all of X is in the memory of this process."""
-        return self.held and self.processes is None
+        return self.held and self.all_here
 
     @property
     def span(self) -> slice:
@@ -164,17 +168,34 @@ class Rows(Inputs):
 
     def total(self, *parts: Tensor) -> list[Tensor]:
         """Sum over all processes what was summed over the rows of this one, in one message."""
-        return list(parts) if self.processes is None else self.processes.total(parts)
+        return self.processes.total(parts)
+
+    def common(self, values: Tensor) -> Tensor:
+        """The values that the first process passes, in all processes."""
+        return values if self.all_here else self.processes.all_gather(values)[0]
+
+    def totals(
+        self, parts: Sequence[Tensor | None], losses: Tensor
+    ) -> tuple[list[Any], Tensor | None]:
+        """Sums over all processes, None staying None; mean and standard error of all losses.
+
+        These two are None where ``losses`` are those of all rows.
+        """
+        if self.all_here:
+            return list(parts), None
+        *totals, last = self.total(*(part for part in parts if part is not None), moments(losses))
+        sums = iter(totals)
+        return [one if one is None else next(sums) for one in parts], mean_and_error(last, self.n)
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the rows of all processes of values per row, along the last axis."""
-        if self.processes is None:
+        if self.all_here:
             return values.mean(-1)
         return self.total(values.sum(-1))[0] / self.n
 
     def gather(self, index: Tensor) -> Tensor:
         """Return rows by their numbers among those of all processes, which all get, (B, d)."""
-        if self.processes is None:
+        if self.all_here:
             return self.take(index)
         taken = self.like.new_zeros(len(index), self.d)
         mine = index - self.first

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.processes import Processes
 from decoupled_descent.rows.sources import Source, SourceBlock, spans
 
 
@@ -39,12 +40,12 @@ class Gathered(Source):
 
 def is_divided(X: Any) -> bool:
     """Whether these are rows that are divided among processes."""
-    return isinstance(X, Rows) and X.processes is not None
+    return isinstance(X, Rows) and not X.all_here
 
 
 def gather_rows(rows: Rows, y: Tensor, **common: Any) -> Rows:
     """Rows of all processes with all labels, weights and groups, as if there were one process."""
-    return Rows(Gathered(rows), y, **common) if rows.processes is not None else rows
+    return rows if rows.all_here else Rows(Gathered(rows), y, **common)
 
 
 def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
@@ -62,12 +63,13 @@ def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
     own = phi[X.span] if isinstance(phi, Tensor) else phi
     kept = {k: v[X.span] for k, v in common.items() if v is not None and k != "groups"}
     processes = X.processes
+    assert isinstance(processes, Processes)
     return Rows(own, y[X.span], group=processes.group, timeout=processes.timeout, **kept)
 
 
 def all_gather(rows: Rows, values: Tensor) -> Tensor:
     """What each process has for its rows, for the rows of all, shape (n, …)."""
-    if rows.processes is None:
+    if rows.all_here:
         return values
     padded = values.new_zeros(rows.n, *values.shape[1:])
     padded[rows.span] = values
@@ -78,7 +80,6 @@ def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
     """The labels of all rows from those of each process: numbers, truth values, or texts."""
     kinds = "biuf"
     kind = kinds.find(labels.dtype.kind) if labels.dtype.kind in kinds else len(kinds)
-    assert rows.processes is not None
     code = -rows.processes.smallest(-kind)
     if code == len(kinds):
         return _all_texts(rows, [str(one) for one in labels.tolist()])
@@ -89,7 +90,6 @@ def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
 
 def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
     """Send texts as bytes."""
-    assert rows.processes is not None
     parts = rows.processes.all_gather_bytes(json.dumps(texts).encode())
     gathered = [text for part in parts for text in json.loads(part)]
     return np.array(gathered, dtype=object)

@@ -83,7 +83,7 @@ class Gram:
     def _decomposed(self) -> tuple[Tensor, Tensor]:
         """The eigenvalues and the eigenvectors, found when first asked for."""
         rows = self._rows
-        if self.wide and rows.processes is not None:
+        if self.wide and not rows.all_here:
             raise ValueError(
                 f"X has {rows.n} rows in all and {rows.d} columns; with fewer rows than columns "
                 "the orthogonal method needs them in one process"

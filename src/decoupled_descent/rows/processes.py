@@ -25,7 +25,21 @@ class ProcessLostError(RuntimeError):
 class Alone:
     """One process that has all rows."""
 
+    alone = True  # whether there is no other
+    rank, size = 0, 1
     part = ""  # the name of what one process saves
+
+    def total(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of tensors over all processes, in one message; the same bits in each process."""
+        return list(parts)
+
+    def all_gather(self, values: Tensor) -> Tensor:
+        """What every process passes, by rank, shape (processes, …)."""
+        return values.unsqueeze(0)
+
+    def all_gather_bytes(self, content: bytes) -> list[bytes]:
+        """The bytes that every process passes, by rank."""
+        return [content]
 
     def any(self, flag: bool) -> bool:
         """Whether this is so in any process."""
@@ -43,6 +57,8 @@ class Processes(Alone):
         group: The group; ``torch.distributed.group.WORLD`` for all processes.
         timeout: Seconds to wait for the others.
     """
+
+    alone = False
 
     def __init__(self, group: Any, timeout: float) -> None:
         if not dist.is_available() or not dist.is_initialized():

@@ -109,7 +109,7 @@ def continued(
     checkpoint: Any,
     asked: Mapping[str, Any],
     runs: Sequence[Resumable],
-    processes: Alone | None = None,
+    processes: Alone = Alone(),  # noqa: B008
 ) -> Iterator[Callable[[int | None], None]]:
     """Continue runs from what an equal call saved; give a function that saves them.
 
@@ -126,7 +126,7 @@ def continued(
     if (where := as_checkpoint(checkpoint)) is None:
         yield lambda _: None
         return
-    saver = Saver(where, asked, runs, processes or Alone())
+    saver = Saver(where, asked, runs, processes)
     with locked(saver.path.parent):
         saver.load()
         yield saver.save

@@ -106,7 +106,7 @@ def fit(
 
 def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
     """The labels for metrics, where all rows are in this process."""
-    if rows.processes is not None:
+    if not rows.all_here:
         return None
     return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
 

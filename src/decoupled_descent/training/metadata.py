@@ -27,7 +27,7 @@ def made_with(rows: Rows) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
-        "processes": 1 if rows.processes is None else rows.processes.size,
+        "processes": rows.processes.size,
         "block_size": rows.block_size,
         "device": str(rows.like.device),
         "dtype": str(rows.like.dtype).removeprefix("torch."),

@@ -80,11 +80,7 @@ def rows_of(prepared: Prepared) -> Rows:
     from decoupled_descent.rows.blocks import Rows
 
     rows = Rows(prepared.X, group=dist.group.WORLD, timeout=TIMEOUT)
-    own = torch.tensor(_checksum(prepared), dtype=torch.int64)
-    assert rows.processes is not None
-    sums = torch.zeros(rows.processes.size, dtype=torch.int64)
-    sums[rows.processes.rank] = own
-    (sums,) = rows.total(sums)
+    sums = rows.processes.all_gather(torch.tensor(_checksum(prepared), dtype=torch.int64))
     other = (sums != sums[0]).nonzero().flatten().tolist()
     if other or rows.n != len(prepared.y):
         raise ValueError(

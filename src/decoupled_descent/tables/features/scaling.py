@@ -232,14 +232,12 @@ def _merged(rows: Rows, weights: Tensor, factor: Tensor | None) -> tuple[Tensor,
         step, joint = own - mean, total + size
         squares = squares + w @ (part - own).square_() + step.square() * (total * size / joint)
         mean, total = mean + step * (size / joint), joint
-    if rows.processes is None:
+    if rows.all_here:
         return mean, (squares / total).sqrt(), largest
     everything, sums = rows.total(total, total * mean)
     centre = sums / everything
-    sizes = largest.new_zeros(rows.processes.size, rows.d)
-    sizes[rows.processes.rank] = largest
-    squares, sizes = rows.total(squares + total * (mean - centre).square(), sizes)
-    return centre, (squares / everything).sqrt(), sizes.amax(0)
+    (squares,) = rows.total(squares + total * (mean - centre).square())
+    return centre, (squares / everything).sqrt(), rows.processes.all_gather(largest).amax(0)
 
 
 def sorted_rows(weights: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def fit_maps(
             correction, walked = correction * lowest_error(own).ridge / own[0].ridge, True
         rows.kept.clear()
         everything.kept.clear()
-        if rows.processes is None and (best := lowest_error(fits)).rows is rows:
+        if rows.all_here and (best := lowest_error(fits)).rows is rows:
             outputs = fitted_outputs(best)
         if len(maps) > 1 and isinstance(X, Rows):
             _free_features(one.features, rows, X)
@@ -241,7 +241,7 @@ def _fitted(
         run = fit(rows, None, objective, algorithm, 100, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    if rows.processes is not None:
+    if not rows.all_here:
         run, rows = gathered_run(run, rows, inputs.everything), inputs.everything
     outputs = run.best_outputs.reshape(rows.n, -1)
     predictions = smoothed_predictions(objective.loss, outputs, row_count(rows))
