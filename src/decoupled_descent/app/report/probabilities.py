@@ -159,7 +159,8 @@ def _line(line: Mapping[str, float] | None) -> list[str]:
         return []
     written = []
     for name in ("slope", "intercept"):
-        value, half = line[name], Z95 * line[f"{name}_stderr"]
-        value, low, high = together([value, value - half, value + half], half / Z95)
+        centre, stderr = line[name], line[f"{name}_stderr"]
+        ends = [centre, centre - Z95 * stderr, centre + Z95 * stderr]
+        value, low, high = together(ends, stderr)
         written.append(f"{name} {value} ({INTERVAL} {low} to {high})")
     return written

@@ -197,7 +197,8 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     right = right and all(map(is_finite_number, line or ()))
     require(right, "its calibration is not valid")
     stated, seen, count = map(tuple, bins)
-    return Calibration(stated, seen, count, *map(float, numbers), line)
+    error, stderr, chance = map(float, numbers)
+    return Calibration(stated, seen, count, error, stderr, chance, line)
 
 
 def _describe_classes(estimator: Any) -> dict[str, Any]:
