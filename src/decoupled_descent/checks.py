@@ -23,6 +23,20 @@ ROWS_PER_CLASS = 10
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+def standard_error(values: Any) -> Any:
+    """The standard error of the mean of an array or a tensor, over its first axis.
+
+    Example:
+        >>> import numpy as np
+        >>> round(float(standard_error(np.array([1.0, 2.0, 3.0]))), 4)
+        0.5774
+    """
+    n, largest = len(values), abs(values).max()
+    size = largest if largest > 0 else 1.0  # so that squares do not overflow
+    deviations = (values - values.mean(0)) / size
+    return size * ((deviations * deviations).sum(0) / (n * (n - 1))) ** 0.5
+
+
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Return a whole number as an ``int``, or raise ``ValueError`` that says what is allowed.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import standard_error
+
 #: ``law(shape, generator)``: independent draws of mean zero and variance one.
 NoiseLaw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
@@ -62,7 +64,7 @@ def get_noise(noise: str | NoiseLaw) -> NoiseLaw:
             f"noise returned shape {tuple(draws.shape)} when asked for (400, 250); it must draw "
             "as many values as it is asked for"
         )
-    spread = float(draws.square().std()) / draws.numel() ** 0.5
+    spread = float(standard_error(draws.square().flatten()))
     mean, variance = float(draws.mean()), float(draws.square().mean())
     if not (abs(mean) <= 6 / draws.numel() ** 0.5 and abs(variance - 1) <= 6 * spread + 1e-6):
         raise ValueError(

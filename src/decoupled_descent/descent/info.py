@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from decoupled_descent.checks import standard_error
 from decoupled_descent.objective import Direction, HeadDirection
 
 #: No notes.
@@ -56,7 +57,7 @@ class Info(NamedTuple):
     def train_error_stderr(self) -> float:
         """Standard error of the train error: √(var/n + that of pairs of rows)."""
         if self.global_error is None:
-            alone = float(self.losses.std()) / math.sqrt(len(self.losses))
+            alone = float(standard_error(self.losses))
         else:
             alone = float(self.global_error[1])
         pairs = float(self.pairs)  # squares may overflow in a run that diverges

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import standard_error
 from decoupled_descent.evaluation.foreign import Foreign
 
 Floats = NDArray[np.float64]
@@ -118,6 +119,6 @@ class Difference:
         else:
             drawn = values if len(values) else np.zeros(1)
             shift = certain + float(drawn.mean())
-            stderr = float(drawn.std(ddof=1)) / math.sqrt(len(drawn)) if len(drawn) > 1 else 0.0
+            stderr = float(standard_error(drawn)) if len(drawn) > 1 else 0.0
             size = math.sqrt(float(np.square(drawn).mean()) / len(drawn))
         return Correction(shift, stderr, size, len(self.literal), rows, predictions)

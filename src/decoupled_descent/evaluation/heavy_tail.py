@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import error_interval
+from decoupled_descent.checks import error_interval, standard_error
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def mean_interval(losses: Floats, stderr: float = 0.0, seed: int = 0) -> tuple[f
     n, ordered = len(losses), np.sort(losses)
     largest = float(ordered[-1])
     if n < FEWEST or not 0 < largest < math.inf:
-        spread = float(losses.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+        spread = float(standard_error(losses)) if n > 1 else 0.0
         return error_interval(float(losses.mean()), math.hypot(spread, stderr))
     ordered = ordered / largest
     m, rng = tail_size(n), np.random.default_rng(seed)

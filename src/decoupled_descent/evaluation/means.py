@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import standard_error
 from decoupled_descent.rows.averages import unit_values as tensor_values
 
 Floats = NDArray[np.float64]
@@ -158,11 +159,10 @@ def of_means(
 
 
 def deviation(values: Floats) -> float:
-    """The standard deviation, without overflow of squares; not a number for a single value."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if len(values) < 2 or not largest < math.inf:
+    """The standard deviation; not a number for a single value."""
+    if len(values) < 2 or not np.isfinite(values).all():
         return math.nan
-    return largest * float((values / largest).std(ddof=1)) if largest > 0 else 0.0
+    return math.sqrt(len(values)) * float(standard_error(values))
 
 
 def _tensor(values: Any) -> torch.Tensor:

@@ -61,7 +61,8 @@ def compare(
     for r in range(seed, seed + runs):
         X, y = mixture.sample(n, seed=2 * r + 1)
         held_out = mixture.sample(2 * n, seed=2 * r + 2)
-        run = fit(X, y, objective, theory.algorithm, steps, theta, held_out, progress=False)
+        options = {"test": held_out, "progress": False}
+        run = fit(X, y, objective, theory.algorithm, steps, theta, **options)
         history = run.history
         missing = [math.inf] * (steps - len(history.train_error))  # after a divergence
         train.append(history.train_error + missing)

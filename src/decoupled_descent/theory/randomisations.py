@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import outside, standard_error
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.theory.recursion import Trajectory
@@ -80,7 +80,6 @@ def average(samples: Sequence[Mapping[str, Tensor]], every: int = 1) -> dict[str
         cut = (kept, kept) if pair else kept
         values = torch.stack([quantities[name][cut] for quantities in samples])
         mean[name] = values.mean(0)
-        spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])
-        stderr[name] = spread / math.sqrt(len(values))
+        stderr[name] = standard_error(values) if len(values) > 1 else torch.zeros_like(values[0])
     head = {k.removeprefix("head."): mean.pop(k) for k in [*mean] if k.startswith("head.")}
     return {**mean, "head": head, "stderr": stderr}

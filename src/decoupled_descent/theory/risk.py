@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.checks import standard_error
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.objective.kinks import Values
 from decoupled_descent.theory.averages import Model, Point, Slopes
@@ -45,7 +46,7 @@ class Estimate(NamedTuple):
     def of(cls, samples: list[Tensor]) -> Estimate:
         """Return the mean of independent values, and its standard error."""
         values = torch.stack(samples)
-        return cls(float(values.mean()), float(values.std()) / len(values) ** 0.5)
+        return cls(float(values.mean()), float(standard_error(values)))
 
 
 @on_cpu

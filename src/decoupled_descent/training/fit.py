@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,27 @@ from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.run import Run
 
 
+@dataclass(frozen=True)
+class Options:
+    """What :func:`decoupled_descent.fit` takes besides the problem, and describes."""
+
+    loss: Any = None
+    test: tuple[Any, Any] | None = None
+    callbacks: Callback | Sequence[Callback] = ()
+    seed: int | None = 0
+    progress: bool | None = None
+    state: Any = None
+    checkpoint: str | Path | Checkpoint | None = None
+    weights: Any = None
+    groups: Any = None
+    independent_start: bool = False
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """Where training starts: it distinguishes one call from another."""
+        return {"seed": self.seed} if self.state is None else {"state": self.state}
+
+
 def fit(
     X: Any,
     y: Any,
@@ -31,31 +53,24 @@ def fit(
     algorithm: Algorithm,
     steps: int = 200,
     theta: Tensor | None = None,
-    test: tuple[Any, Any] | None = None,
-    callbacks: Callback | Sequence[Callback] = (),
-    seed: int | None = 0,
-    progress: bool | None = None,
-    state: Any = None,
-    checkpoint: str | Path | Checkpoint | None = None,
-    *,
-    loss: Any = None,
-    weights: Any = None,
-    groups: Any = None,
+    **given: Any,
 ) -> Run:
     """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
 
-    :func:`decoupled_descent.fit` is the same, and describes the arguments; without an algorithm it
-    chooses one.
+    :func:`decoupled_descent.fit` is the same, and describes the arguments (``given`` are
+    :class:`Options`); without an algorithm it chooses one.
     """
     whole_number("steps", steps)
     check_algorithm(algorithm)
+    options = Options(**given)
     if algorithm.trains_modules:
         if theta is not None:
             raise ValueError("theta has no effect on a whole module, which starts as it is")
-        options = {"loss": loss, "steps": steps, "test": test, "callbacks": callbacks}
-        options |= {"seed": seed, "progress": progress, "state": state, "checkpoint": checkpoint}
-        result: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
+        result: Run = algorithm.fit(X, y, objective, steps=steps, **given)
         return result
+    if options.independent_start:
+        raise ValueError("independent_start=True is for DecoupledGaussNewton and folds")
+    loss, state = options.loss, options.state
     if isinstance(objective, nn.Module):
         if loss is None:
             raise ValueError("loss is None; a module needs one, such as loss='logistic'")
@@ -63,25 +78,25 @@ def fit(
         objective.require_head()
     elif loss is not None:
         raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
-    if weights is not None or groups is not None:
-        X, y = Rows(X, y, weights=weights, groups=groups), None
-    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
+    if options.weights is not None or options.groups is not None:
+        X, y = Rows(X, y, weights=options.weights, groups=options.groups), None
+    rows, callbacks = as_rows(X, y), as_callbacks(options.callbacks)
     if state is not None:
         _check_columns(state, rows)
     bound = algorithm.bind(rows, objective, theta if state is None else state.theta)
     with threads_for(rows.here * rows.d, bound.width):
-        start = {"theta": theta, "seed": seed} if state is None else {"state": state}
         if state is None:
-            state = algorithm.init(rows, bound, theta=theta, seed=seed)
+            state = algorithm.init(rows, bound, theta=theta, seed=options.seed)
         else:
             _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
         trainee = Trainee(bound, algorithm, state, callbacks)
-        held_out = check_test(test, rows, [trainee])
-        asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
+        held_out = check_test(options.test, rows, [trainee])
+        asked = {"algorithm": algorithm, "objective": objective, "steps": steps}
+        asked |= {"theta": theta} | options.start if options.state is None else options.start
         asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
         with (
-            continued(checkpoint, asked, [trainee], rows.processes) as save,
-            progress_bar(steps, describe(algorithm, bound, rows), progress) as advance,
+            continued(options.checkpoint, asked, [trainee], rows.processes) as save,
+            progress_bar(steps, describe(algorithm, bound, rows), options.progress) as advance,
         ):
             train_together([trainee], rows, steps, held_out, advance, save=save)
     if (alarm := trainee.alarm) is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from decoupled_descent.tables.prediction.saved import PredictionModel
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 
 #: The level of the intervals, that of ``predict_interval``; the names of the columns have it.
 LEVEL = 0.9
@@ -28,7 +28,7 @@ def has_intervals(saved: PredictionModel) -> bool:
 
 def interval_ends(saved: PredictionModel, rows: Any) -> Floats:
     """The ends of the interval of each row, shape (m, 2); missing where they are infinite."""
-    ends: Floats = saved.intervals(rows, LEVEL)
+    ends: Floats = np.asarray(saved.intervals(rows, LEVEL), np.float64)
     return np.where(np.isfinite(ends), ends, np.nan)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import standard_error
 from decoupled_descent.evaluation.checks.modes import shares_of_modes
 from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.objective.derivatives import RowDerivatives
@@ -55,8 +56,8 @@ def evaluate_best_step(run: Run, rows: Rows) -> BestStep:
     assert at.jacobian is not None
     losses = run.best_losses.double()
     values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, if there are groups
-    spread = float(values.std()) if len(values) > 1 else 0.0
-    stderr = max(spread / math.sqrt(len(values)), 1e-12 * (1 + abs(float(losses.mean()))))
+    spread = float(standard_error(values)) if len(values) > 1 else 0.0
+    stderr = max(spread, 1e-12 * (1 + abs(float(losses.mean()))))
     correction = (float(at.loss.double().mean()) - uncorrected) / stderr
     h, direction, jacobian = run.best_preactivations, at.direction, at.jacobian
     covariance = run.algorithm.mode_covariance(run.best_theta, rows)

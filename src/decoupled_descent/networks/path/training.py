@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,8 +25,9 @@ from decoupled_descent.networks.run import Start
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.tensors import as_tensor
-from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, continued, resumable
+from decoupled_descent.training.callbacks import StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import continued, resumable
+from decoupled_descent.training.fit import Options
 from decoupled_descent.training.loop import Trainee
 from decoupled_descent.training.metadata import made_with
 
@@ -57,47 +57,11 @@ class NetworkTrainee(Trainee):
 
 
 def fit_network(
-    X: Any,
-    y: Any,
-    model: nn.Module | Objective,
-    algorithm: Any,
-    *,
-    loss: Any = None,
-    steps: int = 60,
-    test: tuple[Any, Any] | None = None,
-    callbacks: Callback | Sequence[Callback] = (),
-    seed: int | None = 0,
-    progress: bool | None = None,
-    state: Any = None,
-    checkpoint: str | Path | Checkpoint | None = None,
-    weights: Any = None,
-    groups: Any = None,
-    independent_start: bool = False,
+    X: Any, y: Any, model: nn.Module | Objective, algorithm: Any, steps: int = 60, **given: Any
 ) -> PathRun:
-    """Train a whole network, and record the error of every iterate; see :func:`fit`.
+    """Train a whole network, and record the error of every iterate.
 
-    Args:
-        X: n rows of any shape. Training follows its dtype and device; for whole numbers (tokens),
-            those of the model.
-        y: Labels, n rows.
-        model: Any module whose outputs for a row depend on that row alone; it is copied. Or an
-            objective that was made by :meth:`Objective.of_model`.
-        algorithm: :class:`DecoupledGaussNewton`.
-        loss: A name, a function of outputs and labels that returns one value per row, or a
-            criterion of PyTorch.
-        steps: T, the number of iterates; the first is the start.
-        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
-        callbacks: One or several.
-        seed: Draws further starts, and the rows that are followed.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-        state: Continue from a state, ``run.state``.
-        checkpoint: A folder, or a :class:`Checkpoint`.
-        weights: The weight of each row in the loss.
-        groups: Rows with the same number are left out together.
-        independent_start: Say that the weights of the module do not come from these rows.
-
-    Returns:
-        The run.
+    :func:`decoupled_descent.fit` describes the arguments; ``given`` are :class:`Options`.
 
     Example:
         >>> import torch, decoupled_descent as dd
@@ -109,29 +73,29 @@ def fit_network(
         (torch.Size([3]), torch.Size([30, 3]))
     """
     whole_number("steps", steps)
-    callbacks = as_callbacks(callbacks)
-    module, loss = described(model, loss)
+    options = Options(**given)
+    callbacks, state = as_callbacks(options.callbacks), options.state
+    module, loss = described(model, options.loss)
     X, y = rows_and_labels(X, y)
     module, y = unwrapped_module(module), labels_for(loss, y)
-    rows, network = prepared(X, y, module, loss, weights, groups)
-    start: dict[str, Any] = {"seed": seed} if state is None else {"state": state}
+    rows, network = prepared(X, y, module, loss, options.weights, options.groups)
     if state is None:
-        state = algorithm.init(rows, network, seed=seed)
+        state = algorithm.init(rows, network, seed=options.seed)
     else:
         _check_state(state, network)
     trainee = NetworkTrainee(network, algorithm, state, callbacks)  # type: ignore[arg-type]
-    held_out = _held_out(test, network)
-    asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps, **start}
-    asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
+    held_out = _held_out(options.test, network)
+    asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps}
+    asked |= options.start | {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
     with (
-        continued(checkpoint, asked, [trainee]) as save,
-        progress_bar(steps, _description(algorithm, network, rows), progress) as advance,
+        continued(options.checkpoint, asked, [trainee]) as save,
+        progress_bar(steps, _description(algorithm, network, rows), options.progress) as advance,
     ):
         _train(trainee, network, rows, steps, held_out, advance, save)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     run: PathRun = PathRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[assignment]
-    return replace(run, start=_start(network, rows, independent_start))
+    return replace(run, start=_start(network, rows, options.independent_start))
 
 
 def prepared(
