@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
+from sklearn.linear_model import LogisticRegression
 
 import decoupled_descent as dd
 from decoupled_descent.evaluation import Evaluation
@@ -107,3 +108,37 @@ def test_left_out_probabilities_of_real_tables_are_calibrated(name):
     result = model.fit(X[order], y[order]).calibration_
     assert result.calibrated
     assert sum(result.count) == len(order)
+
+
+def test_the_line_is_that_of_logistic_regressions_without_penalty():
+    chances, codes = stated(300, 3, power=0.5)
+    line = reliability(chances, codes).line
+    odds = np.log(chances[:, 1] / chances[:, 0])
+    fit = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(odds[:, None], codes)
+    assert line.slope == pytest.approx(fit.coef_[0, 0], abs=1e-5)
+    levels = np.linspace(-1, 1, 20001)  # at slope 1
+    losses = np.logaddexp(0, levels[:, None] + odds) - codes * (levels[:, None] + odds)
+    assert line.intercept == pytest.approx(levels[losses.mean(1).argmin()], abs=1e-4)
+
+
+def test_standard_errors_of_the_line_are_those_of_draws():
+    lines = [reliability(*stated(300, seed)).line for seed in range(200)]
+    for name, truth in (("slope", 1), ("intercept", 0)):
+        values = np.array([getattr(one, name) for one in lines])
+        errors = np.array([getattr(one, f"{name}_stderr") for one in lines])
+        assert abs(values.mean() - truth) < 0.05 + 3 * values.std(ddof=1) / math.sqrt(200)
+        assert np.mean(errors) == pytest.approx(values.std(ddof=1), rel=0.15)  # 3 × 5 %
+
+
+def test_copies_of_rows_in_groups_do_not_make_the_line_surer():
+    chances, codes = stated(100, 4)
+    one = reliability(chances, codes).line
+    evaluation = Evaluation.of(
+        np.repeat(codes, 3), np.repeat(chances, 3, 0), groups=np.repeat(np.arange(100), 3)
+    )
+    assert tuple(module.reliability(evaluation).line) == pytest.approx(tuple(one))
+
+
+def test_probabilities_that_separate_the_classes_have_no_line():
+    chances = np.repeat([[0.9, 0.1], [0.2, 0.8]], 30, axis=0)
+    assert reliability(chances, np.repeat([0, 1], 30)).line is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import expit
 
 if TYPE_CHECKING:
     from decoupled_descent.evaluation.evaluation import Evaluation
@@ -17,6 +18,21 @@ Floats = NDArray[np.floating[Any]]
 
 #: The most bins, and the fewest rows in each.
 BINS, LEAST = 10, 20
+#: Probabilities nearer to 0 or 1 count as this, so that their log odds are finite.
+LEAST_CHANCE = 1e-12
+
+
+class CalibrationLine(NamedTuple):
+    r"""A logistic regression of the class on the log odds z of its predicted probabilities.
+
+    Perfect probabilities have slope 1 and intercept 0. A slope below 1 means that they are too
+    extreme. The intercept is that at slope 1: above 0 the class occurs more often than predicted.
+    """
+
+    slope: float
+    slope_stderr: float
+    intercept: float
+    intercept_stderr: float
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,7 @@ class Calibration:
         stderr: Its standard error.
         chance: Its expectation if all probabilities were perfect; above 0, because bins are
             finite.
+        line: Of two classes, the calibration line; None otherwise, and where it has no end.
     """
 
     stated: tuple[float, ...]
@@ -42,6 +59,7 @@ class Calibration:
     error: float
     stderr: float
     chance: float
+    line: CalibrationLine | None = None
 
     @property
     def table(self) -> pd.DataFrame:
@@ -55,7 +73,8 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        lists = {k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()}
+        return lists | {"line": None if self.line is None else self.line._asdict()}
 
 
 def reliability(evaluation: Evaluation) -> Calibration:
@@ -92,7 +111,64 @@ def reliability(evaluation: Evaluation) -> Calibration:
         float(sizes @ np.abs(gaps)),
         float(np.sqrt(_group_sums(pulls, groups) @ _group_sums(pulls, groups))),
         float(math.sqrt(2 / math.pi) * np.sqrt(doubt).sum()),
+        calibration_line(stated, seen, shares, groups) if classes == 2 else None,
     )
+
+
+def calibration_line(
+    stated: Floats, seen: Floats, shares: Floats, groups: NDArray[Any] | None = None
+) -> CalibrationLine | None:
+    r"""Slope and intercept of the calibration, with standard errors that count groups.
+
+    Newton's method for :math:`\sum_i s_i \log(1 + e^{u_i}) - s_i y_i u_i` with :math:`u_i = a + b
+    z_i`. The standard errors are those of the sandwich formula.
+
+    Args:
+        stated: Predicted probabilities of the class, shape (n,).
+        seen: 1 for the rows of the class, otherwise 0.
+        shares: Weights of the rows, which sum to 1.
+        groups: The group of each row, or None.
+
+    Returns:
+        The line; None if one class is missing, or if the probabilities separate the classes.
+
+    Example:
+        >>> chances = np.repeat([0.2, 0.8], 50)  # and 20 % and 80 % belong to the class
+        >>> seen = np.r_[np.ones(10), np.zeros(40), np.ones(40), np.zeros(10)]
+        >>> line = calibration_line(chances, seen, np.full(100, 0.01))
+        >>> round(line.slope, 6), abs(round(line.intercept, 6))
+        (1.0, 0.0)
+    """
+    inside = np.clip(stated, LEAST_CHANCE, 1 - LEAST_CHANCE)
+    odds = np.log(inside) - np.log1p(-inside)
+    both = np.stack([np.ones_like(odds), odds], 1)
+    of_slope = _fitted(both, np.zeros_like(odds), seen, shares, groups)
+    of_level = _fitted(both[:, :1], odds, seen, shares, groups)
+    if of_slope is None or of_level is None:
+        return None
+    return CalibrationLine(of_slope[0][1], of_slope[1][1], of_level[0][0], of_level[1][0])
+
+
+def _fitted(
+    columns: Floats, offset: Floats, seen: Floats, shares: Floats, groups: NDArray[Any] | None
+) -> tuple[list[float], list[float]] | None:
+    """Coefficients of a logistic regression and their standard errors; None without a minimum."""
+    found = np.zeros(columns.shape[1])
+    for _ in range(50):
+        chances = expit(columns @ found + offset)
+        spread = shares * chances * (1 - chances)
+        hessian = columns.T @ (spread[:, None] * columns)
+        if not np.linalg.cond(hessian) < 1e10:  # also for NaN
+            return None
+        step = np.linalg.solve(hessian, columns.T @ (shares * (seen - chances)))
+        found = found + step
+        if np.abs(step).max() < 1e-10:
+            break
+    else:
+        return None
+    pulls = (shares * (seen - chances))[:, None] * np.linalg.solve(hessian, columns.T).T
+    sums = np.stack([_group_sums(one, groups) for one in pulls.T])
+    return found.tolist(), np.sqrt(np.square(sums).sum(1)).tolist()
 
 
 def _bins(stated: Floats) -> NDArray[np.intp]:

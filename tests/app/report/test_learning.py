@@ -4,10 +4,10 @@ import pytest
 
 from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.data import ErrorsByRows
-from decoupled_descent.app.report.learning import sentence
+from decoupled_descent.app.report.learning import precision, sentence
 from decoupled_descent.app.report.page import render_section
 from decoupled_descent.tables.estimators.learning_curve import LearningCurve
-from tests.app.report.examples import changed, regression
+from tests.app.report.examples import changed, classification, regression
 from tests.app.report.reading import Page
 
 
@@ -44,3 +44,11 @@ def test_the_figure():
     page = Page(render_report(data))
     assert "Would more rows help?" in page.text
     assert "0.45" in page.text
+
+
+def test_how_many_rows_an_accuracy_needs():
+    known = changed(classification(rows=100), score_interval=(0.7, 0.82))
+    assert "± 6.0 points. With about 400 rows" in precision(known)
+    precise = changed(classification(), score_interval=(0.8, 0.85))
+    assert precision(precise) == "The accuracy is known to ± 2.5 points."
+    assert precision(regression()) == ""

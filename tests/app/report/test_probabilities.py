@@ -4,7 +4,7 @@ import numpy as np
 
 from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.page import render_section
-from decoupled_descent.app.report.probabilities import counts
+from decoupled_descent.app.report.probabilities import counts, net_benefit
 from tests.app.report.examples import classification
 from tests.app.report.reading import Page
 
@@ -106,3 +106,14 @@ def test_marks_that_turn_text_around_are_shown():
     page = render_report(classification(title="evil \u202egpj.exe"))
     assert "\u202e" not in page
     assert "\\u202e" in page
+
+
+def test_net_benefit_counts_hits_and_false_alarms():
+    shares, hits = problem(200, seed=2)
+    limits = np.array([0.05, 0.2, 0.5, 0.9])
+    found = net_benefit(counts(shares, hits), 200, limits)
+    for limit, benefit in zip(limits, found, strict=True):
+        flagged = shares >= limit
+        right, wrong = (flagged & hits).sum(), (flagged & ~hits).sum()
+        assert abs(benefit - (right - wrong * limit / (1 - limit)) / 200) < 1e-12
+    assert "Decision curve" in Page(render_section("thresholds", two(shares, hits))).text

@@ -133,6 +133,8 @@ def _estimate(evaluation: Evaluation) -> Estimate:
         error_interval=evaluation.interval,
         score_interval=score.interval,
         measures=measures(evaluation),
+        is_grouped=evaluation.groups is not None,
+        is_weighted=evaluation.weights is not None,
     )
 
 

@@ -169,6 +169,8 @@ class Estimate:
     error_interval: Sequence[float] = ()  # the 95 % interval; empty if there is none
     score_interval: Sequence[float] = ()
     measures: Sequence[Measure] = ()  # others by name
+    is_grouped: bool = False  # whether rows of a group were left out together
+    is_weighted: bool = False
 
     @property
     def error_with_interval(self) -> tuple[float, ...]:

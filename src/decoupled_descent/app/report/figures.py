@@ -228,16 +228,16 @@ def scatter(
 
 def chart(
     x: Any, y: Any, names: tuple[str, str], title: str, name: str,
-    ends: tuple[tuple[float, float], tuple[float, float]], dots: bool = False, top: float = 1.0,
+    ends: Sequence[tuple[float, float]], dots: bool = False, top: float = 1.0,
 ) -> Drawing:  # fmt: skip
-    """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line between ends."""
+    """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line by its ends."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(x) > MOST_POINTS // 4:
         chosen = np.unique(np.round(np.linspace(0, len(x) - 1, MOST_POINTS // 4)).astype(int))
         x, y = x[chosen], y[chosen]
     across, down = Axis(0, top, 76, 426), Axis(0, top, 332, 30)
-    from_, to = np.array(ends, dtype=float)
-    reference = _path(across(np.array([from_[0], to[0]])), down(np.array([from_[1], to[1]])))
+    along, height = np.array(ends, dtype=float).T
+    reference = _path(across(along), down(height))
     marks = _frame(across, down, *names, most=5)
     marks += [Path("reference", reference), Path("line", _path(across(x), down(y)))]
     if dots:

@@ -16,6 +16,8 @@ from decoupled_descent.checks import Z95, percent
 NO_FORECAST = "The error itself cannot be trusted, so there is no forecast for more rows."
 #: A fall of the error by less than this share is called small.
 SMALL = 0.02
+#: The precision of an accuracy, in points, for which the number of rows is stated.
+PRECISE = 3.0
 #: Where the five errors come from.
 KINDS = ("measured", "measured", "measured", "now", "expected")
 
@@ -39,6 +41,19 @@ def sentence(forecast: ErrorsByRows) -> str:
             f"Twice as many rows would probably help little, but that is not certain: {expected}."
         )
     return f"Twice as many rows may help, but that is not certain: {expected}."
+
+
+def precision(data: ReportData) -> str:
+    """How precisely the accuracy is known, and with how many rows it would be to 3 points."""
+    if not data.has_classes or len(data.estimate.score_interval) != 2:
+        return ""
+    low, high = data.estimate.score_interval
+    half = 100 * (high - low) / 2
+    known = f"The accuracy is known to ± {half:.1f} points."
+    if not math.isfinite(half) or half <= PRECISE:
+        return known if math.isfinite(half) else ""
+    rows = float(f"{data.n_rows * (half / PRECISE) ** 2:.2g}")
+    return f"{known} With about {rows:,.0f} rows it would be known to ± {PRECISE:.0f} points."
 
 
 def _losses(forecast: ErrorsByRows) -> tuple[Sequence[float], Sequence[float]]:
@@ -68,6 +83,7 @@ def more_rows(data: ReportData) -> dict[str, Any] | None:
     rows = [[f"{n:,}", error, f"{low} to {high}", kind] for n, error, low, high, kind in written]
     return {
         "sentence": sentence(forecast),
+        "precision": precision(data),
         "drawing": learning_curve(forecast.rows, forecast.errors, ends, forecast.name, title),
         "title": title,
         "table": Table([*numbers("rows", forecast.name, INTERVAL), Column("")], rows),

@@ -24,6 +24,7 @@ from decoupled_descent.app.report.diagnosis import diagnosis
 from decoupled_descent.app.report.headline import headline
 from decoupled_descent.app.report.learning import more_rows
 from decoupled_descent.app.report.measures import measures
+from decoupled_descent.app.report.methods import methods
 from decoupled_descent.app.report.over_time import over_time
 from decoupled_descent.app.report.predictions import predictions
 from decoupled_descent.app.report.probabilities import calibration, thresholds
@@ -72,6 +73,7 @@ SECTIONS = {
     "diagnosis": Section("Can the numbers be trusted?", diagnosis),
     "notes": Section("What was done to the data", lambda data: _list(data.notes)),
     "training": Section("How the model was found", training),
+    "methods": Section("For a paper", methods),
     "origin": Section("What this was made from", lambda data: _origin(data.origin)),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
 from decoupled_descent.app.report.data import ReportData
-from decoupled_descent.app.report.figures import chart
+from decoupled_descent.app.report.figures import Drawing, chart
 from decoupled_descent.app.report.tables import Table, numbers
-from decoupled_descent.app.report.text import written_interval
-from decoupled_descent.checks import percent
+from decoupled_descent.app.report.text import INTERVAL, together, written_interval
+from decoupled_descent.checks import Z95, percent
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -63,8 +64,34 @@ def thresholds(data: ReportData) -> dict[str, Any] | None:
             recall[-2::-1], precision[-2::-1], (axes[1], "right among those flagged"),
             "Precision and recall", "precise", ends=((0, share), (1, share)),
         ),
+        "benefit": _net_benefit(counts(probabilities, positive), share, name),
         "table": _threshold_table(counts(probabilities, positive), positive, name),
     }  # fmt: skip
+
+
+def net_benefit(at: Counts, n: int, limits: Floats) -> Floats:
+    r"""The net benefit of each threshold t, (hits − false alarms · t/(1 − t))/n.
+
+    Example:
+        >>> at = counts([0.9, 0.2, 0.6, 0.6], [True, False, True, False])
+        >>> net_benefit(at, 4, np.array([0.5, 0.1])).round(3)
+        array([0.25 , 0.444])
+    """
+    last = np.searchsorted(-at.thresholds, -limits, "right") - 1
+    flagged, hits = (np.where(last >= 0, one[last], 0) for one in (at.flagged, at.hits))
+    benefit: Floats = (hits - (flagged - hits) * limits / (1 - limits)) / n
+    return benefit
+
+
+def _net_benefit(at: Counts, share: float, name: str) -> Drawing:
+    """The decision curve, in units of what perfect predictions would bring."""
+    limits = np.linspace(0, 0.99, 100)
+    every = np.linspace(0, share, 40)  # where flagging all rows brings anything
+    all_flagged = 1 - (1 - share) / share * every / (1 - every)
+    axes = ("threshold", "net benefit, as a share of that of perfect predictions")
+    benefit = net_benefit(at, int(at.flagged[-1]), limits) / share
+    ends = list(zip(every.tolist(), all_flagged.tolist(), strict=True))
+    return chart(limits, benefit, axes, f"Decision curve for “{name}”", "benefit", ends=ends)
 
 
 def _area(data: ReportData, positive: Booleans, probabilities: Floats) -> str:
@@ -122,4 +149,18 @@ def calibration(data: ReportData) -> dict[str, Any] | None:
         "error": percent(content["error"]),
         "by_chance": percent(content["chance"]),
         "is_calibrated": content["error"] <= content["chance"] + 2 * content["stderr"],
+        "line": _line(content.get("line")),
     }
+
+
+def _line(line: Mapping[str, float] | None) -> list[str]:
+    """Slope and intercept of the calibration with their intervals; nothing if there is none."""
+    if line is None:
+        return []
+    written = []
+    for name in ("slope", "intercept"):
+        centre, stderr = line[name], line[f"{name}_stderr"]
+        ends = [centre, centre - Z95 * stderr, centre + Z95 * stderr]
+        value, low, high = together(ends, stderr)
+        written.append(f"{name} {value} ({INTERVAL} {low} to {high})")
+    return written

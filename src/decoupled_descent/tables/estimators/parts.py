@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import SCORES, is_finite_number
-from decoupled_descent.evaluation.calibration import Calibration
+from decoupled_descent.evaluation.calibration import Calibration, CalibrationLine
 from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.decision_rule import DecisionRule
@@ -193,9 +193,12 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     numbers = [content[name] for name in ("error", "stderr", "chance")]
     flat = [*(value for column in bins for value in column), *numbers]
     right = len({len(column) for column in bins}) == 1 and all(map(is_finite_number, flat))
+    line = None if content["line"] is None else CalibrationLine(**content["line"])
+    right = right and all(map(is_finite_number, line or ()))
     require(right, "its calibration is not valid")
     stated, seen, count = map(tuple, bins)
-    return Calibration(stated, seen, count, *map(float, numbers))
+    error, stderr, chance = map(float, numbers)
+    return Calibration(stated, seen, count, error, stderr, chance, line)
 
 
 def _describe_classes(estimator: Any) -> dict[str, Any]:
