@@ -19,8 +19,6 @@ from decoupled_descent.tables.prediction.saved import (
 from decoupled_descent.tensor_file import model_file, read_arrays
 
 CODE, WEIGHTS = "predictor.py", "model.npz"
-#: Kinds of columns that NumPy code reads without pandas.
-KINDS = ("number", "category", "presence")
 
 
 def export(model: Path, out: Path) -> None:
@@ -45,7 +43,7 @@ def check(saved: PredictionModel) -> None:
     """Raise ``ValueError`` if NumPy code cannot make the predictions of a model."""
     if saved.columns is None:
         raise ValueError("only models of decoupled train can be exported")
-    others = [one.name for one in saved.columns.columns if one.kind not in KINDS or one.style]
+    others = [one.name for one in saved.columns.columns if one.needs_pandas]
     if others:
         raise ValueError(
             f"the column {others[0]!r} has dates, sentences or numbers in a style of their own, "

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables.analyses.reasons import written
-from decoupled_descent.tables.columns.column import Column
+from decoupled_descent.tables.columns.column import CategoryColumn, NumberColumn
 
 
 def test_a_wrong_value_is_named_in_its_row(run, tmp_path):
@@ -31,12 +30,12 @@ def test_a_wrong_value_is_named_in_its_row(run, tmp_path):
 @pytest.mark.parametrize(
     ("column", "values", "text"),
     [
-        (Column("a", "number", 0.0), [1.25], "a = 1.25"),
-        (Column("a", "number", 0.0, missing=True), [0.0, 1.0], "a"),
-        (Column("t", "category", 0.0, levels=("x", "y")), [0.0, 1.0], "t = y"),
-        (Column("t", "category", 0.0, levels=("x",), other=True), [0.0, 1.0], "t = other"),
-        (Column("t", "category", 0.0, levels=("x",)), [0.0], "t = other"),
+        (NumberColumn("a"), [1.25], "a = 1.25"),
+        (NumberColumn("a", True), [0.0, 1.0], "a"),
+        (CategoryColumn("t", False, ("x", "y")), [0.0, 1.0], "t = y"),
+        (CategoryColumn("t", False, ("x",), True), [0.0, 1.0], "t = other"),
+        (CategoryColumn("t", False, ("x",)), [0.0], "t = other"),
     ],
 )
 def test_values_are_written_as_in_the_table(column, values, text):
-    assert written(column, np.array(values)) == text
+    assert column.written(np.array(values)) == text

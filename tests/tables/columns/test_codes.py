@@ -83,9 +83,7 @@ def test_pairs_become_two_columns():
     made = columns.apply(table)
     np.testing.assert_array_equal(made[0, :2], [110, 60])
     np.testing.assert_array_equal(made[-1, :2], [129.5, 79.5])
-    note = (
-        "'110/60', turned into two columns (--plain pressure if they are names); 2 missing values"
-    )
+    note = "'110/60', turned into two columns (plain_columns=['pressure'] if they are names); 2 m"
     assert note in columns.notes[0]
     with pytest.raises(ValueError, match="'high' is not a pair of numbers such as 120/80"):
         columns.apply(table.assign(pressure="high"))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables.columns.column import LEVELS, Column
+from decoupled_descent.tables.columns.column import LEVELS, NumberColumn
 from decoupled_descent.tables.columns.rules import Columns
 
 NAN, INF = float("nan"), float("inf")
@@ -276,7 +276,7 @@ def test_bad_training_tables(values, message):
 
 def test_columns_are_checked_however_they_are_made():
     with pytest.raises(ValueError, match="is not valid; train the model again"):
-        Column("a", "number", math.nan)
+        NumberColumn("a", fill=math.nan)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_unreadable_values_count_as_missing_and_are_reported(columns):
     frame.loc[1009, "when"] = "May"
     frame.loc[1010, "price"] = "dear"
     places = {name: k for k, name in enumerate(columns.names)}
-    fill = {one.name: one.fill for one in columns.columns}
+    fill = {one.name: getattr(one, "fill", 0.0) for one in columns.columns}
     for row, name in ((1003, "age"), (1008, "age"), (1050, "age"), (1009, "when"), (1010, "price")):
         expected[row - 1001, places[name]] = fill[name]
     weekday = [place for name, place in places.items() if name.startswith("when_")]

@@ -147,7 +147,7 @@ def table_of(prepared: Prepared) -> Table:
     for column in prepared.columns.columns:
         stop = start + len(column.outputs)
         block, start = X[:, start:stop], stop
-        if column.kind != "text":
+        if not column.has_many_numbers:
             names.append(column.name)
             values.append(
                 block[:, 0] if block.shape[1] == 1 else block @ np.arange(1.0, 1 + len(block.T))

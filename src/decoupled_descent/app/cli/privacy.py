@@ -54,8 +54,5 @@ def columns_for_file(columns: Columns) -> Columns:
 
     New numbers outside those of training are then not noted.
     """
-    from decoupled_descent.tables.columns.column import Column
-
-    unknown = Column.low, Column.high
-    without = [replace(one, low=unknown[0], high=unknown[1]) for one in columns.columns]
-    return replace(columns, notes=(), columns=tuple(without))
+    without = tuple(one.without_range() for one in columns.columns)
+    return replace(columns, notes=(), columns=without)

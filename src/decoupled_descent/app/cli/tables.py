@@ -37,6 +37,7 @@ from decoupled_descent.tables.columns.times import times_of_rows
 from decoupled_descent.tables.columns.values import (
     BadCellError,
     Floats,
+    UnreadableCellError,
     is_number,
     listed,
     mark_missing,
@@ -135,7 +136,8 @@ def prepare(
         prepared = _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
-        further = _go_on(path, target) if isinstance(error, BadCellError) else ""
+        further = " (--na names such values)" * isinstance(error, UnreadableCellError)
+        further += _go_on(path, target) if isinstance(error, BadCellError) else ""
         raise ValueError(f"{path}: {message}{further}") from error
     if not skipped:
         return prepared
@@ -206,8 +208,9 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     given = ((wishes.group, "the groups"), (wishes.weight, "the weights of the rows"))
     others = {name: what for name, what in given if name is not None}
     columns = Columns.learn(
-        sample, wishes.words, wishes.identifier or "", wishes.drop, others, wishes.plain
-    )
+        sample, wishes.words, wishes.identifier or "", wishes.drop, others, wishes.plain,
+        lambda name: f"--plain {shlex.quote(name)}",
+    )  # fmt: skip
     if weights is None:
         asked, doubt = about_weights(sample, [one.name for one in columns.columns])
         about, doubts = [*about, *asked], [*doubts, *doubt]

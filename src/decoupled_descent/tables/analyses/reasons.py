@@ -10,7 +10,6 @@ import numpy as np
 from decoupled_descent.tables.analyses.importance import MOST_COLUMNS
 from decoupled_descent.tables.analyses.left_out_models import LeftOutModels
 from decoupled_descent.tables.analyses.table import AnalysedTable
-from decoupled_descent.tables.columns.column import Column
 from decoupled_descent.tables.columns.rules import Columns
 
 #: The most values named for a row.
@@ -57,15 +56,4 @@ def _written(table: AnalysedTable, number: int, values: Any) -> str:
     """The value of a column: a number, a category, or its name alone."""
     if table.columns is None:
         return f"{table.names[number]} = {values[0]:g}"
-    return written(table.columns.columns[number], values)
-
-
-def written(column: Column, values: Any) -> str:
-    """The value of a column that was turned into numbers: a number, a category, or its name."""
-    if column.levels:
-        names = [*column.levels, *["other"] * column.other, *["missing"] * column.missing]
-        present = [name for name, value in zip(names, values, strict=True) if value]
-        return f"{column.name} = {present[0] if present else 'other'}"
-    if column.kind == "number" and not (column.missing and values[1]):
-        return f"{column.name} = {values[0]:g}"
-    return column.name
+    return table.columns.columns[number].written(values)

@@ -67,8 +67,7 @@ def categories(table: AnalysedTable) -> Iterator[tuple[str, str, NDArray[np.bool
     if table.columns is None:
         return
     for column, span in zip(table.columns.columns, table.spans, strict=True):
-        values = [*column.levels, *["other"] * column.other, *["missing"] * column.missing]
-        for k, value in enumerate(values if column.levels else ()):
+        for k, value in enumerate(column.categories):
             inside = table.X[:, span.start + k] == 1
             if FEWEST <= inside.sum() <= len(inside) - FEWEST:
                 yield column.name, value, inside

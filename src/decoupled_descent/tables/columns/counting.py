@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api import types
 
 from decoupled_descent.tables.columns.column import Column
 from decoupled_descent.tables.columns.rules import Columns
-from decoupled_descent.tables.columns.values import Floats, is_number, levels_of, spelling, texts_of
+from decoupled_descent.tables.columns.values import Floats
 
 #: The number of different unexpected values that a sentence shows.
 SHOWN = 3
@@ -100,18 +99,8 @@ class CountingEncoder:
 
     def _column(self, column: Column, values: pd.Series) -> Floats:
         counts = self.counts[column.name]
-        if column.kind in ("number", "date"):
-            numbers = column.values(values, self.strict)
-            absent = np.isnan(numbers)
-            counts.unreadable.add(values, absent & ~_empty(values) & ~column.coded(values))
-            counts.outside.add(values, column.outside(numbers))
-            counts.absent.add(values, absent)
-        elif column.kind == "category":
-            codes, texts = levels_of(values)
-            levels = set(map(spelling, column.levels))
-            new = [k for k, text in enumerate(texts) if spelling(text) not in levels]
-            counts.unknown.add(values, np.isin(codes, new))
-            counts.absent.add(values, codes < 0)
+        for name, rows in column.unusual(values, self.strict).items():
+            getattr(counts, name).add(values, rows)
         return column.apply(values, self.strict)
 
     def to_dict(self) -> dict[str, list[list[Any]]]:
@@ -153,34 +142,24 @@ class CountingEncoder:
         counts, notes = self.counts[column.name], list[str]()
         if counts.unreadable.rows:
             notes.append(_unreadable(column, counts))
-        if counts.outside.rows and column.kind == "number" and everything:
-            range_ = f"{column.low:g} to {column.high:g}"
+        if counts.outside.rows and column.range and everything:
             notes.append(
-                counts.outside.sentence(f"far outside the numbers of {learnt_from} ({range_})")
+                counts.outside.sentence(
+                    f"far outside the numbers of {learnt_from} ({column.range})"
+                )
             )
-        if counts.unknown.rows and (everything or not column.other):
+        if counts.unknown.rows and (everything or not column.has_other):
             notes.append(
                 counts.unknown.sentence(
-                    f"not seen in {learnt_from}" + ", or only rarely" * column.other
+                    f"not seen in {learnt_from}" + ", or only rarely" * column.has_other
                 )
             )
         absent = counts.absent.rows
-        if absent and column.kind == "category" and not column.missing:
-            plural = "s" * (absent > 1)
-            notes.append(f"{absent:,} missing value{plural}; there were none in {learnt_from}")
-        if absent and column.kind != "category" and everything:
-            notes.append(column.filled(absent))
-        return notes
+        notes += [column.absent_note(absent, learnt_from, everything)] if absent else []
+        return [note for note in notes if note]
 
 
 def _unreadable(column: Column, counts: Counts) -> str:
     """Return the sentence about values that are not of the kind of a column."""
     one = f"is not a {column.kind} and counts as missing"
     return counts.unreadable.sentence(one, f"are not {column.kind}s and count as missing")
-
-
-def _empty(values: pd.Series) -> NDArray[np.bool_]:
-    """Return which cells are empty, or have a text that stands for a missing value."""
-    if is_number(values.dtype) or types.is_datetime64_any_dtype(values.dtype):
-        return np.asarray(values.isna(), dtype=bool)
-    return texts_of(values)[0] < 0

@@ -19,17 +19,18 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from decoupled_descent.tables.columns.column import REPEATS, Column, learn_column
-from decoupled_descent.tables.columns.styles import EUROPEAN
+from decoupled_descent.tables.columns.column import KINDS, Column
+from decoupled_descent.tables.columns.learning import REPEATS, Undo, in_python, learn_column
 from decoupled_descent.tables.columns.values import (
     BadCellError,
     Floats,
+    UnreadableCellError,
     listed,
     mark_missing,
     plain,
@@ -84,13 +85,14 @@ class Columns:
         drop: Sequence[str] = (),
         others: Mapping[str, str] | None = None,
         plain_columns: Sequence[str] = (),
+        undo: Undo = in_python,
     ) -> Self:
         """Learn from the training rows, without the target, how to treat each column.
 
         ``words`` stand for missing values. The columns of ``drop``, the identifier and ``others``,
         names with what they are, such as groups and weights, are not used. In ``plain_columns``
         -999 and 01067 are numbers, 120/80 is a text, and whole numbers are used even if each row
-        has another one.
+        has another one. ``undo`` says in notes how to name a plain column.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -99,8 +101,7 @@ class Columns:
             raise ValueError("the table has no rows; there is nothing to learn from")
         columns, notes = [], []
         dropped: dict[str, list[str]] = {}
-        problems: list[str] = []
-        only_cells = True
+        problems: list[ValueError] = []
         known = {identifier: IDENTIFIES} | dict.fromkeys(drop, "as requested") | dict(others or {})
         for name, column in _by_name(mark_missing(frame, words)).items():
             if name in known:
@@ -109,11 +110,10 @@ class Columns:
                 continue
             try:
                 learnt, note = learn_column(
-                    column, frame.attrs.get("decimal", ""), name in plain_columns
+                    column, frame.attrs.get("decimal", ""), name in plain_columns, undo
                 )
             except ValueError as error:
-                problems.append(str(error))
-                only_cells &= isinstance(error, BadCellError)
+                problems.append(error)
                 continue
             if learnt is None:
                 dropped.setdefault(note, []).append(name)
@@ -122,8 +122,9 @@ class Columns:
                 notes += [f"{name!r}: {note}"] if note else []
         if problems:
             more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
-            kind = BadCellError if only_cells else ValueError
-            raise kind("; ".join([*problems[:10], *more]))
+            kinds = (UnreadableCellError, BadCellError, ValueError)
+            kind = next(k for k in kinds if all(isinstance(one, k) for one in problems))
+            raise kind("; ".join([*map(str, problems[:10]), *more]))
         notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
         if not columns:
             raise ValueError(
@@ -145,7 +146,7 @@ class Columns:
     @property
     def mark(self) -> str:
         """The decimal mark of the training table: a comma if some numbers need one."""
-        return "," * any(column.style.startswith(EUROPEAN) for column in self.columns)
+        return "," * any(column.is_european for column in self.columns)
 
     def summary(self) -> pd.DataFrame:
         """Return what is done with each column of the table, one row per column.
@@ -198,7 +199,9 @@ class Columns:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, texts, numbers and truth values, for JSON."""
-        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own["columns"] = [column.to_dict() for column in self.columns]
+        content: dict[str, Any] = json.loads(json.dumps(own))
         return content
 
     @classmethod
@@ -206,7 +209,7 @@ class Columns:
         """Read what :meth:`to_dict` returned; raise ``ValueError`` for anything else."""
         parts = _entries(content, cls, "the columns")
         texts = [text for name in LISTS for text in parts[name]]
-        columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
+        columns = tuple(_column(one) for one in parts["columns"])
         names = [*(column.name for column in columns), *parts["dropped"]]
         decimals = parts["decimals"]
         texts += [parts["identifier"]]
@@ -217,6 +220,15 @@ class Columns:
         if type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS:
             raise ValueError(f"the columns cannot be used: decimals is {decimals!r:.20}")
         return cls(**parts | {"columns": columns})
+
+
+def _column(content: object) -> Column:
+    """Make a column from its description."""
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"a column cannot be used: its kind is {kind!r:.20}")
+    own = {name: value for name, value in content.items() if name != "kind"}
+    return KINDS[kind](**_entries(own, KINDS[kind], "a column"))
 
 
 def _entries(content: object, kind: type, what: str) -> dict[str, Any]:

@@ -52,6 +52,10 @@ class BadCellError(ValueError):
     """A cell, a line or a class that can be left out with its row."""
 
 
+class UnreadableCellError(BadCellError):
+    """A text where numbers or dates are expected; it may stand for a missing value."""
+
+
 def listed(names: Iterable[str]) -> str:
     """Write names in quotes, separated by commas; the first ten if there are more."""
     names = [repr(name) for name in names]
@@ -111,7 +115,7 @@ def _text(column: pd.Series, value: object) -> str:
         what = "bytes" if isinstance(value, bytes) else "lists or other nested values"
         raise ValueError(
             f"column {column.name!r} holds {what}; spread them over columns of numbers or text, or "
-            "leave the column out (--drop)"
+            "leave the column out"
         )
     return str(value)
 
@@ -185,10 +189,9 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, str
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
     if wrong.size and strict:
-        raise BadCellError(
+        raise UnreadableCellError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
-            f"is not a {what}; correct it, or leave it empty if it is missing "
-            "(decoupled train --na names such values)"
+            f"is not a {what}; correct it, or leave it empty if it is missing"
         )
     missing = np.full(1, "nan" if values.dtype.kind == "f" else "NaT", dtype=values.dtype)
     return np.append(values, missing)[codes]

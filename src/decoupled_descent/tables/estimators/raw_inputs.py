@@ -113,8 +113,7 @@ def time_columns(columns: Columns) -> dict[str, int]:
     """
     times, start = {}, 0
     for column in columns.columns:
-        certain = column.kind == "date" and not is_other_time(column.name)
-        if certain or (column.kind == "number" and is_time(column.name)):
+        if column.is_time(is_time(column.name), is_other_time(column.name)):
             times[column.name] = start
         start += len(column.outputs)
     return times

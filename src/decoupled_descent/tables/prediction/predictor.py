@@ -229,15 +229,15 @@ def _l1_distances(A: Any, B: Any) -> Any:
 def _encoded(column: dict[str, Any], values: list[Any]) -> Any:
     """The numbers made from one column, shape (m, outputs)."""
     missing = np.array([value is None or value == "" or value != value for value in values])
-    levels = column["levels"]
     if column["kind"] == "presence":
         return missing[:, None].astype(float)
     if column["kind"] == "number":
-        numbers = [
-            column["fill"] if gone else float(v) for v, gone in zip(values, missing, strict=True)
-        ]
+        given = [np.nan if gone else float(v) for v, gone in zip(values, missing, strict=True)]
+        numbers = np.array(given)
+        missing = missing | np.isin(numbers, column["codes"])  # -999 and the like
         marks = [missing.astype(float)] if column["missing"] else []
-        return np.stack([np.array(numbers), *marks], 1)
+        return np.stack([np.where(missing, column["fill"], numbers), *marks], 1)
+    levels = column["levels"]
     result = np.zeros((len(values), len(levels) + column["other"] + column["missing"]))
     alike = {_spelling(level): k for k, level in enumerate(levels)}
     for k, value in enumerate(values):
