@@ -127,7 +127,7 @@ def as_table(
     saved: PredictionModel,
     frame: pd.DataFrame,
     outputs: NDArray[np.float64],
-    ends: NDArray[np.floating[Any]] | None = None,
+    ends: NDArray[np.float64] | None = None,
 ) -> pd.DataFrame:
     """Predictions as a table, with the identifier before them and ends of intervals after them."""
     table = pd.DataFrame({"prediction": as_target(saved, outputs)})
