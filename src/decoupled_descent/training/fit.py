@@ -96,7 +96,7 @@ def fit(
         asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
         with (
             continued(options.checkpoint, asked, [trainee], rows.processes) as save,
-            progress_bar(steps, describe(algorithm, bound, rows), options.progress) as advance,
+            progress_bar(steps, describe(algorithm, bound), options.progress) as advance,
         ):
             train_together([trainee], rows, steps, held_out, advance, save=save)
     if (alarm := trainee.alarm) is not None:
@@ -111,10 +111,8 @@ def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
     return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
 
 
-def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
+def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
     """Name an algorithm in a progress bar, and say when steps are slow."""
-    if forecast := algorithm.forecast(rows, bound):
-        return f"{type(algorithm).__name__} ({forecast})"
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 
