@@ -14,7 +14,7 @@ from decoupled_descent.networks.agreement import Nearest, nearest_rows
 from decoupled_descent.networks.path.curvature import Members
 from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.processes import Alone
-from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.rows.tensors import as_groups, as_tensor, as_weights, check_finite
 
 
 class Examples:
@@ -39,7 +39,7 @@ class Examples:
         (4, [1, 1, 0, 0], [1.0, 1.0, 1.0, 1.0])
     """
 
-    processes = Alone()  # all rows are in this process
+    processes, all_here = Alone(), True  # all rows are in this process
 
     def __init__(
         self,
@@ -70,11 +70,13 @@ class Examples:
         real = labels.is_floating_point() or labels.dtype == torch.bool
         self.y = labels.to(self.like if real else self.like.device)
         self.weighted = weights is not None
-        self.weights = self._weights(weights)
+        self.weights = (
+            as_weights(weights, self.like, self.n) if self.weighted else self.like.new_ones(self.n)
+        )
         self.grouped = groups is not None
         self.groups = torch.arange(self.n, device=self.like.device)
         if groups is not None:
-            self.groups = self._groups(groups)
+            self.groups = as_groups(groups, self.like, self.n)
         deviation = float(self.y.double().std()) if real else 1.0
         self.spread = deviation if deviation > 0 else 1.0
 
@@ -88,31 +90,6 @@ class Examples:
     def nearest(self) -> Nearest:
         """The nearest row of another group, for each row."""
         return nearest_rows(self.X, self.groups)
-
-    def _weights(self, weights: Any) -> Tensor:
-        if weights is None:
-            return self.like.new_ones(self.n)
-        result = as_tensor("weights", weights).to(self.like)
-        if result.shape != (self.n,):
-            raise ValueError(f"weights has shape {tuple(result.shape)}; it must be ({self.n},)")
-        check_finite("weights", result)
-        if not bool((result > 0).all()):
-            raise ValueError(
-                f"weights has the entry {float(result.min()):g}; all must be positive: leave out "
-                "rows of weight 0"
-            )
-        return result
-
-    def _groups(self, groups: Any) -> Tensor:
-        labels = as_tensor("groups", groups).to(self.like.device)
-        if labels.shape != (self.n,):
-            raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
-        codes: Tensor = torch.unique(labels, return_inverse=True)[1]
-        if int(codes.max()) == 0:
-            raise ValueError(
-                "groups has one value only; leaving out its group would leave no rows to learn from"
-            )
-        return codes
 
     def classes(self, outputs: int) -> Tensor | None:
         """The class of each row, 0, 1, …, shape (n,); None where labels are no classes.
