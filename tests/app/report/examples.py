@@ -10,7 +10,7 @@ from sklearn import datasets, metrics
 import decoupled_descent as dd
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
-from decoupled_descent.checks import error_interval
+from decoupled_descent.checks import Target, error_interval
 from decoupled_descent.datasets.whitening import Whitening
 
 DIAGNOSIS = {
@@ -42,7 +42,7 @@ def regression():
     outputs = run.objective.outputs(state.preactivations.T, state.head).double().numpy()
     error, stderr, _ = sweep.corrected_error
     return ReportData(
-        title="diabetes.csv: progression", task="regression", n_rows=442, n_features=10,
+        title="diabetes.csv: progression", task=Target.NUMBERS, n_rows=442, n_features=10,
         training=Training(
             errors=run.train_error, stderrs=run.train_error_stderr, best_step=run.best_step,
             stop_reason=str(run.stop_reason),
@@ -87,7 +87,7 @@ def classification(count=3, rows=600, seed=0, **changes):
     accuracy = float((labels == predictions).mean())
     steps = np.arange(30)
     data = ReportData(
-        title="made up", task="classification", n_rows=rows, n_features=7,
+        title="made up", task=Target.CLASSES, n_rows=rows, n_features=7,
         training=Training(
             errors=list(0.4 + np.exp(-steps / 5)), stderrs=[0.02] * 30, best_step=29,
             stop_reason="steps exhausted", settings={"lr": 0.1},

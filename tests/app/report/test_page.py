@@ -158,7 +158,6 @@ def test_odd_values_make_a_sound_page(changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "ranking"}, "task='ranking' must be"),
         ({"errors": []}, "errors has 0 steps"),
         ({"stderrs": [0.1]}, "stderrs 1; pass one of each"),
         ({"best_step": 30}, "best_step=30 must be from 0 to 29"),

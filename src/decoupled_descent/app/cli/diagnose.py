@@ -64,7 +64,7 @@ def before_training(prepared: Prepared) -> dd.evaluation.Diagnosis:
     from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
     from decoupled_descent.tables.features.scaling import ColumnScales
 
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     X, y = prepared.in_memory
     scaled = ColumnScales.learn(X).apply(X)
     rows = (scaled / math.sqrt(scaled.shape[1])).float()

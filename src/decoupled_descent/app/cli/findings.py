@@ -41,7 +41,7 @@ def is_interrupted(estimator: Any) -> bool:
 
 def few_rows(prepared: Prepared, estimator: Any) -> str:
     """What to do about few rows that make up most of the error."""
-    if prepared.task == "classification":
+    if prepared.task.has_classes:
         quote = "quote the interval, and how many rows of each class are found"
     else:
         quote = "quote the median absolute error as well"
@@ -132,7 +132,7 @@ def _advice_on_rows(diagnosis: Diagnosis, prepared: Prepared, estimator: Any) ->
     advice = {}
     if any(one.name == FEW_ROWS and one.status != "ok" for one in diagnosis.findings):
         advice[FEW_ROWS] = few_rows(prepared, estimator)
-    if prepared.task == "classification":
+    if prepared.task.has_classes:
         advice[SMALLEST] = smallest_class(prepared)
     return advice
 

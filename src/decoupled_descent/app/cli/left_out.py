@@ -85,7 +85,7 @@ class LeftOut:
         if self.groups is not None:
             table[GROUP] = self.groups[span]
         table[f"{TRUE}{self.target}"] = self.prepared.y[span]
-        if self.prepared.task != "classification":
+        if not self.prepared.task.has_classes:
             return table.assign(prediction=self.estimator.corrected_prediction_[span])
         probabilities, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
         rule = self.estimator.decision_rule_

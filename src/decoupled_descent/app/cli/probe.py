@@ -84,7 +84,7 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
     screen.print(f"{embeddings.name}: {prepared.task}, {n:,} rows, {d:,} dimensions")
     for note in prepared.notes:
         screen.print(f"  {note}", soft_wrap=True)
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     name = _score_name(prepared)
     scored = with_interval(getattr(estimator, name), getattr(estimator, f"{name}interval_"))
     error = with_interval(estimator.estimated_test_error_, estimator.estimated_test_error_interval_)
@@ -98,9 +98,7 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
 
 def _score_name(prepared: Prepared) -> str:
     """The attribute with the estimated accuracy or R²."""
-    from decoupled_descent.checks import SCORES
-
-    return SCORES[prepared.task]
+    return prepared.task.score
 
 
 def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:

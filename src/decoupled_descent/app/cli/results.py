@@ -146,7 +146,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
         rows = np.flatnonzero(estimator._kept)
     if estimator.time_estimate_ is not None:
         rows = estimator.time_estimate_.rows
-    classes = estimator.classes_ if prepared.task == "classification" else None
+    classes = estimator.classes_ if prepared.task.has_classes else None
     predictions = evaluation.predictions if classes is None else classes[evaluation.decisions]
     return RowPredictions(
         labels=prepared.y[rows].tolist(),
@@ -176,7 +176,7 @@ def _analyses(
         "importance": lambda: why_not(in_memory, wide) or importance(estimator, X, columns),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
-    omitted = set() if prepared.task == "regression" else {"intervals"}
+    omitted = set() if not prepared.task.has_classes else {"intervals"}
     if later:  # these are about single rows left out, among rows of all times
         omitted |= {"intervals", "subgroups", "reasons", "more_rows"}
     if not in_memory:
@@ -196,7 +196,7 @@ def _analyses(
         except Exception as error:  # no section may lose a finished model
             failed.append(f"{PARTS[name]} could not be computed ({failure(error)})")
     if later and prepared.time is not None:
-        roots = prepared.task == "regression"
+        roots = not prepared.task.has_classes
         parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
     return Analyses(**parts, failed=failed)
 
@@ -221,7 +221,7 @@ def _diagnosis(estimator: Any, missing: Sequence[str]) -> Diagnosis:
 
 def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
     """Half the width of prediction intervals, and the share of left-out rows that they cover."""
-    if prepared.task != "regression" or len(prepared.y) < FEWEST:
+    if prepared.task.has_classes or len(prepared.y) < FEWEST:
         return []
     listed = []
     for level in LEVELS:
@@ -255,7 +255,7 @@ def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> ErrorsByRow
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
     except ValueError as problem:  # too few rows, or too few rows of a class
         return f"This cannot be computed: {problem}."
-    return ErrorsByRows.of(curve, roots=prepared.task == "regression")
+    return ErrorsByRows.of(curve, roots=not prepared.task.has_classes)
 
 
 def row_names(prepared: Prepared) -> list[Any]:

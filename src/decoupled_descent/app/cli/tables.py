@@ -31,6 +31,7 @@ from decoupled_descent.app.files.targets import (
     spellings_of,
     values_of,
 )
+from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.tables.columns.times import times_of_rows
@@ -55,7 +56,7 @@ class Prepared(NamedTuple):
     X: Floats  # features, (n, d)
     y: NDArray[Any]  # labels, (n,): classes, or float64 for regression
     columns: Columns  # the rules for the columns
-    task: str  # "classification" or "regression"
+    task: Target
     notes: list[str]  # sentences for the user about the table
     groups: NDArray[Any] | None = None  # the group of each row
     #: Unused columns that may name groups of rows: pairs of a name and codes of its values.
@@ -186,7 +187,9 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     check_target([str(name) for name in first.sample.columns], target)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
     mark = first.sample.attrs.get("decimal", "")
-    labels, labelled, about = labels_of(complete[target], quantity=task == "regression", mark=mark)
+    labels, labelled, about = labels_of(
+        complete[target], quantity=task == Target.NUMBERS, mark=mark
+    )
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
@@ -294,7 +297,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
     ]
 
 
-def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
+def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: Target) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
     named |= {"--time": [wishes.time], "--plain": wishes.plain, "--weight": [wishes.weight]}
@@ -306,7 +309,7 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
                 raise ValueError(
                     f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
                 )
-    if wishes.log_target and task != "regression":
+    if wishes.log_target and task.has_classes:
         raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
     if wishes.log_target and (labels <= 0).any():
         low = labels[labels <= 0]
@@ -317,10 +320,10 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
 
 
 def _like_the_target(
-    columns: Columns, first: FirstPass, labels: pd.Series, y: NDArray[Any], task: str
+    columns: Columns, first: FirstPass, labels: pd.Series, y: NDArray[Any], task: Target
 ) -> Columns:
     """Store how the target is written, so that predictions are written in the same way."""
-    if task == "regression":
+    if not task.has_classes:
         return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
     written = first.as_written(str(labels.name)) if is_number(labels.dtype) else None
     if written is None:
@@ -328,9 +331,9 @@ def _like_the_target(
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
 
 
-def _positive(y: NDArray[Any], task: str, wanted: str | None) -> tuple[str, list[str]]:
+def _positive(y: NDArray[Any], task: Target, wanted: str | None) -> tuple[str, list[str]]:
     """The class to find, and a sentence about it, if there are two classes."""
-    if task == "regression":
+    if not task.has_classes:
         if wanted is not None:
             raise ValueError("--positive is for two classes, but the target is a number")
         return "", []
@@ -350,10 +353,10 @@ def _groups(column: pd.Series) -> NDArray[Any]:
     return np.asarray(column.astype(str))
 
 
-def _recognised(labels: pd.Series, task: str) -> str:
+def _recognised(labels: pd.Series, task: Target) -> str:
     """Return the sentence about the task, with the option for the other task if it is possible."""
     different = labels.nunique()
-    if task == "regression":
+    if not task.has_classes:
         counts = labels.value_counts()
         possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
         remedy = " (choose classes with --task classification)" * possible

@@ -141,7 +141,7 @@ def train_and_report(
 
 def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """Train an estimator; return it with the warnings that concern the user."""
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
     known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
     if prepared.positive:
@@ -183,7 +183,7 @@ def announce(prepared: Prepared, features: str = "auto") -> None:
     )
     from decoupled_descent.tables.search.search import landmarks_of
 
-    n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
+    n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task.has_classes
     outputs = len(set(prepared.y.tolist())) if classes else 1
     kernels, default = 0 if features == "linear" else KERNELS, features == "auto"
     widths, outputs = [d, *[landmarks_of(n)] * kernels], 1 if outputs == 2 else outputs

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from decoupled_descent.checks import Z95
+from decoupled_descent.checks import Z95, Target
 
 if TYPE_CHECKING:
     from decoupled_descent.tables.analyses.coefficients import LinearPart
@@ -294,7 +294,7 @@ class ReportData:
     """What the report shows."""
 
     title: str  # such as "diabetes.csv: progression"
-    task: str  # "classification" or "regression"
+    task: Target
     n_rows: int  # rows trained on
     n_features: int  # columns after preprocessing
     training: Training
@@ -307,15 +307,10 @@ class ReportData:
     threshold: float = 0.0  # of the class to find, if one was chosen
     origin: Origin | None = None  # what it was made from
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for an unknown task."""
-        if self.task not in ("classification", "regression"):
-            raise ValueError(f"task={self.task!r} must be 'classification' or 'regression'")
-
     @property
     def has_classes(self) -> bool:
         """Whether classes are predicted; otherwise numbers are."""
-        return self.task == "classification"
+        return self.task.has_classes
 
     @property
     def written_threshold(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import standard_error
+from decoupled_descent.checks import Target, standard_error
 from decoupled_descent.evaluation.checks.modes import shares_of_modes
 from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.objective import Objective
@@ -86,7 +86,7 @@ def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> t
     """
     y = rows.y if rows.y.ndim == 1 else rows.y[:, 0].contiguous()
     values, codes, counts = torch.unique(y, return_inverse=True, return_counts=True)
-    classes = task == "classification"
+    classes = task is not None and Target(task).has_classes
     if task is None:
         few = len(values) <= max(2, rows.n // GROUP_ROWS) and rows.y.ndim == 1
         integers = bool((values == values.round()).all())

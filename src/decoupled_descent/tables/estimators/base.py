@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from decoupled_descent.checks import SCORES, whole_number
+from decoupled_descent.checks import Target, whole_number
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.evaluation import Evaluation
@@ -76,7 +76,7 @@ class DecoupledEstimator(RawInputs):
     train_error_stderr_curve_: Floats
 
     # What classification and regression define
-    _task: ClassVar[str]
+    _task: ClassVar[Target]
     _takes_several: ClassVar[bool]  # whether there may be several targets
     _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
     _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
@@ -167,7 +167,7 @@ class DecoupledEstimator(RawInputs):
 
     def _set_estimates(self) -> None:
         """Set the attributes that show the evaluation."""
-        evaluation, score = self.evaluation_, SCORES[self._task]
+        evaluation, score = self.evaluation_, self._task.score
         self.estimated_test_error_ = evaluation.error
         self.estimated_test_error_stderr_ = evaluation.stderr
         self.estimated_test_error_interval_ = evaluation.interval

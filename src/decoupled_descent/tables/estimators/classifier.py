@@ -15,7 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, outside, real_number
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, Target, outside, real_number
 from decoupled_descent.evaluation.calibration import reliability
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
@@ -116,7 +116,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = "classification", "log loss", False
+    _task, _error_name, _takes_several = Target.CLASSES, "log loss", False
 
     class_weight: Any = None
     cost_ratio: float | None = None

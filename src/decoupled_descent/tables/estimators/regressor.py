@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
+from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.rows.blocks import Rows
@@ -86,7 +87,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = "regression", "mean squared error", True
+    _task, _error_name, _takes_several = Target.NUMBERS, "mean squared error", True
 
     log_target: bool = False
 
