@@ -69,10 +69,10 @@ def conjugate_gradients(
     at = Iterate(torch.zeros_like(z), z, size, size, target.new_zeros(()))
     for step in range(most):
         pushed, outputs = times(d)
-        bend = inner(d, pushed)
-        if bool((bend <= (flat * inner(d, d) if flat else 0.0)).all()):
+        curvature = inner(d, pushed)
+        if bool((curvature <= (flat * inner(d, d) if flat else 0.0)).all()):
             return at if step else at._replace(x=d, moved=outputs)
-        t = _quotient(size, bend)
+        t = _quotient(size, curvature)
         rest = rest - t * pushed
         z = inverse(rest)
         following = inner(z, rest)

@@ -103,7 +103,7 @@ class Examples:
 
     def follow(
         self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
-    ) -> LeftOut:
+    ) -> FollowedGroups:
         """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
         count = int(self.groups.max()) + 1
         chosen = torch.arange(count)
@@ -113,18 +113,18 @@ class Examples:
             chosen = torch.randperm(count, generator=generator)[:most].sort().values
         return self.followed(chosen.to(self.groups.device), outputs, stratified)
 
-    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> LeftOut:
+    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> FollowedGroups:
         """The groups with these numbers."""
         number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
         number[chosen] = torch.arange(len(chosen), device=chosen.device)
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
         classes = self.classes(outputs) if stratified else None
-        return LeftOut(chosen, rows, own[rows], own >= 0, outputs, classes)
+        return FollowedGroups(chosen, rows, own[rows], own >= 0, outputs, classes)
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class FollowedGroups:
     """The groups for which the run without them is followed.
 
     Attributes:

@@ -115,7 +115,7 @@ class _Unlocked:
         self.__array_interface__ = about | {"data": (about["data"][0], False)}
 
 
-def plain(name: str, values: Any) -> Any:
+def checkable(name: str, values: Any) -> Any:
     """Return what scikit-learn can check: tensors in memory, of a type that NumPy has, alone.
 
     Raises ``ValueError`` as :func:`check_plain` does, and for labels that are None.

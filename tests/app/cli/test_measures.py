@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics
 
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.cli.train import fit
 from decoupled_descent.app.files.positive import positive_class
 from decoupled_descent.tables.columns.rules import Columns
@@ -20,7 +20,7 @@ def prepared(task, share=0.4, n=90):
     if task == "classification":
         y = np.where(y > np.quantile(y, 1 - share), "yes", "no")
     positive = positive_class(y.tolist()) if task == "classification" else ""
-    return Prepared(X, y, Columns(()), task, [], positive=positive)
+    return TrainingTable(X, y, Columns(()), task, [], positive=positive)
 
 
 @pytest.mark.parametrize(("share", "name"), [(0.4, "yes"), (0.8, "yes")])

@@ -16,7 +16,7 @@ from decoupled_descent.app.cli.results import (
     report_data,
     to_dict,
 )
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report.page import render_report
 from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.rules import Columns
@@ -28,7 +28,7 @@ def problem(rows=60, seed=0):
     frame = pd.DataFrame(rng.normal(size=(rows, 2))).rename(columns="x{}".format)
     y = frame["x0"].to_numpy() + rng.normal(size=rows)
     columns = Columns.learn(frame)
-    return Prepared(columns.apply(frame), y, columns, Target.NUMBERS, [], frame=frame)
+    return TrainingTable(columns.apply(frame), y, columns, Target.NUMBERS, [], frame=frame)
 
 
 def test_widths_hold_for_their_share():

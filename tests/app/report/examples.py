@@ -9,7 +9,7 @@ from sklearn import datasets, metrics
 
 import decoupled_descent as dd
 from decoupled_descent.app.report import ReportData
-from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
+from decoupled_descent.app.report.data import Estimates, RowPredictions, Training
 from decoupled_descent.checks import Target, error_interval
 from decoupled_descent.datasets.whitening import Whitening
 
@@ -49,7 +49,7 @@ def regression():
             settings={"lr": 2.0, "head": "TwoLayer(5)", "seed": 0},
             candidates=[r | {"chosen": k == sweep.best_index} for k, r in enumerate(sweep.records)],
         ),
-        estimate=Estimate(
+        estimate=Estimates(
             loss_name="squared error", error=error, error_stderr=stderr, score_name="R²",
             score=metrics.r2_score(y, outputs * y.std() + y.mean()), score_stderr=0.035,
             error_interval=error_interval(error, stderr), score_interval=(0.43, 0.56),
@@ -93,7 +93,7 @@ def classification(count=3, rows=600, seed=0, **changes):
             stop_reason="steps exhausted", settings={"lr": 0.1},
             candidates=[{"lr": 0.1, "lowest train error": 0.41, "chosen": True}],
         ),
-        estimate=Estimate(
+        estimate=Estimates(
             loss_name="log loss", error=0.41234, error_stderr=0.0212, score_name="accuracy",
             score=accuracy, score_stderr=(accuracy * (1 - accuracy) / rows) ** 0.5,
             error_interval=(0.372, 0.455), score_interval=(accuracy - 0.03, accuracy + 0.03),

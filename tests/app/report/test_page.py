@@ -10,6 +10,7 @@ import pytest
 
 from decoupled_descent.app.report import render_report, write_report
 from decoupled_descent.app.report.figures import MOST_POINTS
+from decoupled_descent.checks import Target
 from tests.app.report.examples import DIAGNOSIS, changed, classification, regression
 from tests.app.report.reading import Page
 
@@ -52,7 +53,7 @@ def spoil(value, poison):
     if isinstance(value, dict):
         return {key: spoil(one, poison) for key, one in value.items()}
     if dataclasses.is_dataclass(value):
-        texts = {"task": "classification"} if hasattr(value, "task") else {}
+        texts = {"task": Target.CLASSES} if hasattr(value, "task") else {}
         return type(value)(**(spoil(vars(value), poison) | texts))
     return [spoil(one, poison) for one in value] if isinstance(value, list) else value
 

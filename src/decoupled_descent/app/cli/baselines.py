@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report.data import Contender
 from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.decision_rule import DecisionRule
@@ -15,7 +15,7 @@ from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.tables.analyses.baselines import Baseline, baselines, better_than_guessing
 
 
-def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
+def contenders(prepared: TrainingTable, estimator: Any) -> list[Contender]:
     """Return the model, a linear model and guessing with their errors on new rows."""
     own = estimator.evaluation_
     given = prepared.given

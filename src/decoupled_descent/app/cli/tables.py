@@ -18,7 +18,7 @@ from decoupled_descent.app.files.opening import LoadedTable, open_table
 from decoupled_descent.app.files.other_tasks import several_labels, time_to_event
 from decoupled_descent.app.files.positive import positive_class
 from decoupled_descent.app.files.process_group import ProcessGroup
-from decoupled_descent.app.files.repairs import Skipped, merge_classes, skip_bad_rows
+from decoupled_descent.app.files.repairs import SkippedRow, merge_classes, skip_bad_rows
 from decoupled_descent.app.files.row_weights import about_weights, weights_of
 from decoupled_descent.app.files.table_reader import FirstPass, TableReader
 from decoupled_descent.app.files.targets import (
@@ -50,7 +50,7 @@ SKIPPED = "skipped.csv"
 FEWEST = 10
 
 
-class Prepared(NamedTuple):
+class TrainingTable(NamedTuple):
     """A table that can be trained on."""
 
     X: Floats  # features, (n, d)
@@ -65,7 +65,7 @@ class Prepared(NamedTuple):
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
-    skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
+    skipped: tuple[SkippedRow, ...] = ()  # rows that were left out because of bad cells
     positive: str = ""  # the class to find, if there are two
     weights: Floats | None = None  # of the rows
     doubts: tuple[str, ...] = ()  # why another kind of model may be needed, in sentences
@@ -115,7 +115,7 @@ class Wishes(NamedTuple):
 def prepare(
     path: Path, target: str, task: str | None, wishes: Wishes | None = None,
     group: ProcessGroup | None = None,
-) -> Prepared:  # fmt: skip
+) -> TrainingTable:  # fmt: skip
     """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
     A large table is read in batches (:mod:`decoupled_descent.app.files.table_reader`). Its matrix
@@ -156,7 +156,7 @@ def _go_on(path: Path, target: str) -> str:
 
 def _repaired(
     reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
-) -> tuple[TableReader, tuple[Skipped, ...]]:
+) -> tuple[TableReader, tuple[SkippedRow, ...]]:
     """Merge classes and leave out bad rows, if that was asked for."""
     if not wishes.skip_bad_rows and not wishes.merge_classes:
         return reader, ()
@@ -167,7 +167,7 @@ def _repaired(
     attributes = dict(frame.attrs)
     if wishes.merge_classes:
         frame = frame.assign(**{target: merge_classes(frame[target], wishes.merge_classes)})
-    skipped = [Skipped(f"line {line}", "", "", "too few or too many fields") for line in ragged]
+    skipped = [SkippedRow(f"line {line}", "", "", "too few or too many fields") for line in ragged]
     if wishes.skip_bad_rows:
         frame.attrs = attributes
         unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
@@ -177,7 +177,7 @@ def _repaired(
     return reader.with_frame(frame), tuple(skipped)
 
 
-def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
+def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> TrainingTable:
     """Prepare a table. Of a large one only labels, groups, identifiers and a sample are in memory.
 
     Rows without a label are left out.
@@ -233,7 +233,7 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
         places = np.searchsorted(labels.index, sample.index)
         few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(
+    return TrainingTable(
         encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time,
         positive=positive, weights=weights, doubts=tuple(doubts),
     )  # fmt: skip

@@ -157,7 +157,7 @@ def with_interval(value: float, ends: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimates:
     """The estimated error and score on new rows."""
 
     loss_name: str  # such as "log loss"
@@ -298,7 +298,7 @@ class ReportData:
     n_rows: int  # rows trained on
     n_features: int  # columns after preprocessing
     training: Training
-    estimate: Estimate
+    estimate: Estimates
     rows: RowPredictions
     analyses: Analyses = field(default_factory=Analyses)
     diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns

@@ -131,7 +131,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("decoupled_descent.app.report"),
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else text.plain(value),
+        finalize=lambda value: value if isinstance(value, Markup) else text.as_text(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

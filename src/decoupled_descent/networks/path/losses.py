@@ -41,14 +41,14 @@ class LossOfOutputs:
         result: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
         return result
 
-    def bends(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
+    def hessian_times(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
         """∇²ℓ_j v_j, shape (n, K), by two reverse passes: some losses have no forward one."""
         if self.loss.builtin and self.loss.expand is not None:
             known, moved = self.loss.expansion(outputs.T, y), along.T
-            bends = known.diagonal * moved
+            product = known.diagonal * moved
             if known.rank_one is not None:
-                bends = bends - known.rank_one * (known.rank_one * moved).sum(0)
-            return bends.T
+                product = product - known.rank_one * (known.rank_one * moved).sum(0)
+            return product.T
         result: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
         return result
 
@@ -62,7 +62,7 @@ class LossOfOutputs:
         for k in range(count):
             unit = torch.zeros_like(outputs)
             unit[:, k] = 1.0
-            columns.append(self.bends(outputs, y, unit))
+            columns.append(self.hessian_times(outputs, y, unit))
         curvature = torch.stack(columns, 2)
         values, vectors = torch.linalg.eigh(curvature.double())
         largest = float(values.max())

@@ -33,7 +33,7 @@ from decoupled_descent.tables.columns.values import (
     UnreadableCellError,
     listed,
     mark_missing,
-    plain,
+    with_numpy_type,
 )
 
 #: The most decimals of predicted numbers.
@@ -244,7 +244,7 @@ def _entries(content: object, kind: type, what: str) -> dict[str, Any]:
 
 def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the columns by their names as text."""
-    names, columns = _names(frame), (plain(column) for _, column in frame.items())
+    names, columns = _names(frame), (with_numpy_type(column) for _, column in frame.items())
     return {
         name: column if column.name == name else column.rename(name)
         for name, column in zip(names, columns, strict=True)

@@ -19,7 +19,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.left_out_rows import jackknife_of
-from decoupled_descent.tables.estimators.model import Encoded, Floats
+from decoupled_descent.tables.estimators.model import EncodedLabels, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.prediction.predictor import LARGEST, in_units
 from decoupled_descent.tables.search.fits import SearchResult
@@ -148,13 +148,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         predictions: Floats = model.predict(X)
         return predictions
 
-    def _encoded(self, labels: Floats) -> Encoded:
+    def _encoded(self, labels: Floats) -> EncodedLabels:
         """Scaled targets, the loss, and the number of outputs."""
         labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
         scaled = (shaped - self.target_mean_) / self.target_scale_
         scaled = np.where(self._varies, scaled, 0.0)  # no rounding errors of a constant target
-        return Encoded(torch.from_numpy(scaled), *self._loss)
+        return EncodedLabels(torch.from_numpy(scaled), *self._loss)
 
     @property
     def _loss(self) -> tuple[str, int]:
