@@ -287,7 +287,7 @@ def test_every_entry_is_checked(name, key):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda c: c.pop("notes"),
+        lambda c: c.pop("remarks"),
         lambda c: c.update(more=1),
         lambda c: c.update(columns={}),
         lambda c: c.update(columns=[]),
@@ -296,7 +296,7 @@ def test_every_entry_is_checked(name, key):
         lambda c: c.update(dropped=[1]),
         lambda c: c.update(dropped="ab"),
         lambda c: c.update(dropped=["number"]),
-        lambda c: c.update(notes=[None]),
+        lambda c: c.update(remarks=[None]),
         lambda c: c["columns"][0].pop("fill"),
         lambda c: c["columns"][0].update(extra=1),
         lambda c: c["columns"][0].update(kind="category"),
@@ -316,7 +316,7 @@ def test_bad_dictionaries(spoil):
 
 @pytest.mark.parametrize("content", [None, 3, "x", [], {}, {"columns": []}])
 def test_not_even_a_dictionary(content):
-    with pytest.raises(ValueError, match="the keys must be columns, dropped, notes"):
+    with pytest.raises(ValueError, match="the keys must be columns, dropped, reasons"):
         Columns.from_dict(content)
 
 
