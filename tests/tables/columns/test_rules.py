@@ -325,3 +325,11 @@ def test_the_table_is_left_alone():
     before = table.copy(deep=True)
     Columns.learn(table).apply(table)
     pd.testing.assert_frame_equal(table, before)
+
+
+def test_the_summary_has_the_reason_of_every_dropped_column():
+    table = pd.DataFrame({f"same{k}": 1 for k in range(15)} | {"age": np.arange(9) ** 2})
+    summary = Columns.learn(table).summary()
+    assert set(summary.loc[summary["used as"] == "dropped", "note"]) == {
+        "the same value in every row"
+    }
