@@ -112,6 +112,12 @@ class DecoupledNewton(Algorithm):
     ) -> Any:
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
+        head = bound.objective.head
+        if not adds_only(head):
+            raise ValueError(
+                f"DecoupledNewton takes heads.Linear only, and head {type(head).__name__} may have "
+                "several minima; pass the whole module with DecoupledGaussNewton()"
+            )
         if rows.like.element_size() < 4:
             raise ValueError(
                 f"X has dtype {rows.like.dtype}, in which no system of equations can be solved; "
@@ -121,19 +127,6 @@ class DecoupledNewton(Algorithm):
         if theta is None:
             theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
-
-    def bind(
-        self, rows: Rows, objective: Objective | BoundObjective, theta: Tensor | None = None
-    ) -> BoundObjective:
-        """Bind an objective to the labels of the rows; see :meth:`Algorithm.bind`."""
-        bound = super().bind(rows, objective, theta)
-        head = bound.objective.head
-        if not adds_only(head):
-            raise ValueError(
-                f"DecoupledNewton takes heads.Linear only, and head {type(head).__name__} may have "
-                "several minima; pass the whole module with DecoupledGaussNewton()"
-            )
-        return bound
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> NewtonState:
         """The state before any update; see :meth:`Algorithm.start`."""

@@ -174,35 +174,34 @@ def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str
 
     The last one is extrapolated.
     """
-    counts, error = np.asarray(rows, dtype=float), np.asarray(errors, dtype=float)
-    low, high = np.asarray(intervals, dtype=float).T
+    counts = np.asarray(rows, dtype=float)
     across = Axis(counts.min() / 1.15, counts.max() * 1.15, 72, 546, log=True)
-    down = span(np.concatenate([low, high]), 254, 46)
-    x, y = across(counts), down(error)
-    ends = zip(x, down(low), down(high), strict=True)
-    marks = _frame(across, down, "training rows", name, ticks=counts.tolist())
-    marks += [Stroke("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
-    marks.append(Stroke("line", _path(x[:-1], y[:-1])))
-    marks.append(Stroke("reference", _path(x[-2:], y[-2:])))
-    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
+    marks = _last_expected(counts, errors, intervals, across, "training rows", name)
     return Drawing("rows", "wide", (560, 300), title, marks)
 
 
 def errors_over_time(errors: Any, intervals: Any, name: str, title: str) -> Drawing:
     """Draw errors of pieces in order, with the ends of their intervals; the last is expected."""
-    error = np.asarray(errors, dtype=float)
+    places = np.arange(1.0, len(errors) + 1)
+    across = Axis(0.5, len(errors) + 0.5, 72, 546)
+    what = "pieces of the rows, in time"
+    marks = _last_expected(places, errors, intervals, across, what, name)
+    return Drawing("time", "wide", (560, 300), title, marks)
+
+
+def _last_expected(
+    places: Any, errors: Any, intervals: Any, across: Axis, what: str, name: str
+) -> list[Any]:
+    """The marks of errors with the ends of their intervals; the last one is expected."""
     low, high = np.asarray(intervals, dtype=float).T
-    places = np.arange(1.0, len(error) + 1)
-    across = Axis(0.5, len(error) + 0.5, 72, 546)
     down = span(np.concatenate([low, high]), 254, 46)
-    x, y = across(places), down(error)
+    x, y = across(places), down(np.asarray(errors, dtype=float))
     ends = zip(x, down(low), down(high), strict=True)
-    marks = _frame(across, down, "pieces of the rows, in time", name, ticks=places.tolist())
+    marks = _frame(across, down, what, name, ticks=places.tolist())
     marks += [Stroke("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
     marks.append(Stroke("line", _path(x[:-1], y[:-1])))
     marks.append(Stroke("reference", _path(x[-2:], y[-2:])))
-    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
-    return Drawing("time", "wide", (560, 300), title, marks)
+    return [*marks, *(Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True))]
 
 
 def scatter(

@@ -236,11 +236,15 @@ class BlocksLeftOut(NamedTuple):
 
     def rise(self) -> Rise:
         """How much more than random rows the neighbours matter."""
-        return _rise(self.neighbours - self.random, self.size)
+        return rise_of(self.neighbours - self.random, self._blocks)
 
     def rise_above(self, alone: Tensor) -> Rise:
         """How much higher the losses with random rows left out are than those of rows alone."""
-        return _rise(self.random - alone, self.size)
+        return rise_of(self.random - alone, self._blocks)
+
+    @property
+    def _blocks(self) -> Tensor:
+        return torch.arange(len(self.random), device=self.random.device) // self.size
 
 
 class Rise(NamedTuple):
@@ -250,11 +254,10 @@ class Rise(NamedTuple):
     stderr: float  # from the sums of the differences over blocks of consecutive rows
 
 
-def _rise(differences: Tensor, size: int) -> Rise:
-    n = len(differences)
-    blocks = torch.arange(n, device=differences.device) // size
-    sums = differences.new_zeros(n // size + 1).index_add_(0, blocks, differences)
-    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / n)
+def rise_of(differences: Tensor, units: Tensor) -> Rise:
+    """The mean of differences, with an error from their sums over units."""
+    sums = differences.new_zeros(int(units.max()) + 1).index_add_(0, units, differences)
+    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / len(differences))
 
 
 def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> BlocksLeftOut | None:
