@@ -39,7 +39,6 @@ def conjugate_gradients(
     done: Callable[[Iterate], bool],
     most: int,
     *,
-    flat: float = 0.0,
     inner: Callable[[Tensor, Tensor], Tensor] = inner_product,
 ) -> Iterate:
     """Solve H x = target.
@@ -50,7 +49,6 @@ def conjugate_gradients(
         target: The right-hand side.
         done: Whether to stop here.
         most: The most steps.
-        flat: Stop where the curvature dᵀHd is at most this share of dᵀd.
         inner: The inner product of a solution and a residual, one number for each system; by
             default they belong to a single one.
 
@@ -70,7 +68,7 @@ def conjugate_gradients(
     for step in range(most):
         pushed, outputs = times(d)
         curvature = inner(d, pushed)
-        if bool((curvature <= (flat * inner(d, d) if flat else 0.0)).all()):
+        if bool((curvature <= 0).all()):
             return at if step else at._replace(x=d, moved=outputs)
         t = _quotient(size, curvature)
         rest = rest - t * pushed

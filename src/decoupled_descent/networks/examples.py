@@ -155,16 +155,15 @@ class FollowedGroups:
         sizes = torch.bincount(self.group, minlength=self.count)
         return self.rows[order[sizes.cumsum(0) - sizes]]
 
-    def weights_without(self, rows: Examples, some: Tensor | None = None) -> Tensor:
-        r"""The weights of all rows in the run without each group, or some groups, shape (m, n).
+    def weights_without(self, rows: Examples) -> Tensor:
+        r"""The weights of all rows in the run without each group, shape (m, n).
 
         If classes keep their shares, rows of the same class as one that is left out weigh more:
 
         .. math:: w_j \frac{\sum_{k \in c} w_k}{\sum_{k \in c,\, k \notin \text{group}} w_k}
            \quad \text{for } j \in c .
         """
-        chosen = self.chosen if some is None else self.chosen[some]
-        weights = rows.weights * (rows.groups != chosen.unsqueeze(1))
+        weights = rows.weights * (rows.groups != self.chosen.unsqueeze(1))
         if self.classes is None:
             return weights
         member = torch.nn.functional.one_hot(self.classes).to(weights)

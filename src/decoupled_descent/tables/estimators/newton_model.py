@@ -110,16 +110,15 @@ def search_rows(
     features: Any,
     seed: int,
     progress: bool | None,
-    part: Any = slice(None),
     members: Sequence[Recipe] = (),
     deadline: Deadline | None = None,
 ) -> SearchResult:
-    """Search among features and ridges, for all rows that are used or for some of them."""
+    """Search among features and ridges, for all rows that are used."""
     ridge = options.ridge if isinstance(options.ridge, str) else options.ridge / weights.unit
     return search_models(
         X, encoded.targets, encoded.loss, outputs=encoded.outputs, features=features, ridge=ridge,
         stack=bool(options.stack), members=members, deadline=deadline, seed=seed,
-        progress=progress, **weights.some(part),
+        progress=progress, weights=weights.weights, groups=weights.groups,
     )  # fmt: skip
 
 
