@@ -321,6 +321,17 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY + 6 * 2**30,) * 2)
 
 
+def peak(pid: int) -> int:
+    """The largest memory of a process so far, and of those that it has started."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it has ended
+        return 0
+    own = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
+    return max([1024 * one for one in own] + [peak(int(child)) for child in children], default=0)
+
+
 def run(case: Case, folder: Path) -> Result:
     """Run a case, and say what is wrong about it."""
     start = time.monotonic()
@@ -329,21 +340,19 @@ def run(case: Case, folder: Path) -> Result:
             ["bash", "-c", case.command], cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
             stderr=err, preexec_fn=limited, start_new_session=True,
         )  # fmt: skip
-        status, usage, sent = 0, None, not case.signal
-        while not usage:
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
-            usage = used if pid else None
+        memory, sent = 0, not case.signal
+        while process.poll() is None:
+            memory = max(memory, peak(process.pid))
             seconds = time.monotonic() - start
-            if not sent and not usage and seconds > case.after:
+            if not sent and seconds > case.after:
                 sent = os.kill(process.pid, case.signal) is None
             if seconds > MOST_SECONDS:
                 os.killpg(process.pid, signal.SIGKILL)
-            time.sleep(0.01)
-        process.returncode = os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+    seconds = time.monotonic() - start
     said = (folder / "stderr").read_text("utf-8", "replace")
     errors = [line for line in said.splitlines() if line.startswith(("error:", "interrupted"))]
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # a child begins with this memory
-    memory, fault = 1024 * usage.ru_maxrss * (usage.ru_maxrss > 1.05 * own), ""
+    fault = ""
     if seconds > MOST_SECONDS:
         fault = "too long"
     elif memory > MOST_MEMORY:
