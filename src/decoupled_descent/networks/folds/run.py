@@ -137,7 +137,7 @@ class CrossFitRun(NetworkRun):
     def notes(self) -> dict[str, float]:
         """What the run knows, for the checks."""
         bias = {"sample_size_bias": self.sample_size_bias}
-        return self.common_notes | bias | dict(self.resemblance)
+        return super().notes | bias | dict(self.resemblance)
 
     @property
     def selection_bias(self) -> float:
