@@ -13,7 +13,7 @@ from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
 from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
-from decoupled_descent.evaluation.families.folds import by_folds
+from decoupled_descent.evaluation.families.folds import by_folds, pairs_by_halves
 from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaError
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
@@ -102,26 +102,28 @@ def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
     result = _evaluation(foreign, left)
     if not (left.is_exact or left.how == "folds" or refits == 0):
         result = _corrected(foreign, left, result, refits)
-    notes = similar_rows(foreign.task, partial(_losses_without, foreign, result))
+    notes = similar_rows(foreign.task, partial(_losses_without, foreign, left))
     return replace(result, notes={**result.notes, **notes})
 
 
-def _losses_without(foreign: Foreign, alone: Evaluation, groups: Any) -> Floats | None:
+def _losses_without(foreign: Foreign, alone: LeftOut, groups: Any) -> Floats | None:
     """The losses of rows that are left out with their group; None if that costs too much."""
     count = len(np.unique(groups))
     if count == foreign.task.n:
-        return alone.losses
+        return _losses(foreign, alone)
     grouped = replace(foreign, task=replace(foreign.task, groups=groups))
     family = family_of(foreign.model)
     try:
-        if family is None:
+        if alone.regrouped is not None:
+            return _losses(grouped, alone.regrouped(grouped.task))
+        if family is None or alone.how == "folds":
             raise NoFormulaError("")
         left = family.leave_out(foreign.model, grouped.task)
     except (NoFormulaError, AttributeError, ValueError):  # the last for steps with labels
         if count > MANY * foreign.task.n:
             return None
         left = by_folds(grouped, count=FEW_FOLDS)
-    return _evaluation(grouped, left).losses
+    return _losses(grouped, left)
 
 
 def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
@@ -131,7 +133,7 @@ def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
         family = family_of(one.model)
         if family is None:
             raise NoFormulaError("a candidate has no formula")
-        return _evaluation(one, family.leave_out(one.model, one.task)).losses
+        return _losses(one, family.leave_out(one.model, one.task))
 
     try:
         return of_search(foreign, lambda best: _of_model(best, refits), losses)
@@ -155,25 +157,33 @@ def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
         return by_folds(foreign, f"it is not the model of its name that is known: {missing}")
 
 
-def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
-    """The evaluation of predictions of all rows.
+def _losses(foreign: Foreign, left: LeftOut) -> Floats:
+    """The loss of each row.
 
     Decisions are counted with the shares of the classes kept. The log loss is that of literal
     leave-one-out, which hardly depends on them.
     """
     task = foreign.task
-    said = left.predictions if left.kept is None else left.kept
-    judged = said if task.kind == DECISIONS else left.predictions
+    judged = left.predictions
+    if task.kind == DECISIONS and left.kept is not None:
+        judged = left.kept
     losses = task.kind.losses(task.labels, judged)
-    if left.excess is not None:
-        losses = losses - left.excess
+    return losses if left.excess is None else losses - left.excess
+
+
+def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
+    """The evaluation of predictions of all rows."""
+    task = foreign.task
+    said = left.predictions if left.kept is None else left.kept
+    pairs = pairs_by_halves(foreign) if left.pairs is None else left.pairs()
     given = {
-        "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": left.pairs,
-        "classes": task.classes, "refits": left.refits, "reason": left.reason,
+        "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": pairs,
+        "losses": _losses(foreign, left), "classes": task.classes, "refits": left.refits,
+        "reason": left.reason,
     }  # fmt: skip
     if left.fitted is not None:
         given["influence"] = _distance(left.fitted, said)
-    return Evaluation.of(task.labels, said, task.kind, losses=losses, **(given | others))
+    return Evaluation.of(task.labels, said, task.kind, **(given | others))
 
 
 def _distance(fitted: Any, said: Any) -> Floats:

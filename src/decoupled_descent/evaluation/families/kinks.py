@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
+from decoupled_descent.evaluation.families.interface import (
+    Family,
+    LeftOut,
+    NoFormulaError,
+    not_known,
+)
 from decoupled_descent.evaluation.families.linear import columns_of
 from decoupled_descent.evaluation.families.losses import decided, doubt
 from decoupled_descent.evaluation.families.minimum import Minimum
@@ -81,9 +86,10 @@ class LinearSupport(Family):
             if task.classes is not None:
                 kept[:, [k]] = left[:, [k]] + minimum.shifts(task)
         if task.classes is None:
-            return LeftOut(left[:, 0], "formula", outputs[:, 0])
+            return LeftOut(left[:, 0], "formula", outputs[:, 0], pairs=not_known)
         unsure = doubt(outputs, left)
-        return LeftOut(decided(left), "formula", decided(outputs), decided(kept), doubt=unsure)
+        said, again = decided(left), decided(kept)
+        return LeftOut(said, "formula", decided(outputs), again, not_known, doubt=unsure)
 
     def _minimum(
         self, model: Any, task: Task, columns: Floats, beta: Floats, outputs: Floats, k: int
@@ -144,4 +150,5 @@ class Quantile(Family):
         if columns.shape[1] >= near.astype(bool).sum():
             raise NoFormulaError("too few rows are near to the quantile")
         minimum = replace(exact, slopes=None)
-        return LeftOut(outputs + minimum.moves(task)[:, 0], "formula", outputs)
+        left = outputs + minimum.moves(task)[:, 0]
+        return LeftOut(left, "formula", outputs, pairs=not_known)

@@ -133,9 +133,9 @@ class Minimum:
     def solved(self, rows: list[Codes], right: Floats, transposed: bool = False) -> Floats:
         """(I − WV)⁻¹ of each unit times numbers of its rows, shape (n, K); or of its transpose."""
         result = np.empty_like(right)
-        if all(len(own) == 1 for own in rows):
-            return self._solved_alone(right, transposed)
-        for own in rows:
+        single, several = _by_size(rows)
+        result[single] = self._solved_alone(single, right[single], transposed)
+        for own in several:
             system = np.eye(own.size * self._width) - self._weighted(own, self.block(own))
             system = system.T if transposed else system
             side = right[own] if self._is_shared else right[own].reshape(-1, 1)
@@ -157,13 +157,13 @@ class Minimum:
         shaped = block.reshape(len(own), self._width, -1)
         return np.asarray((self.curvatures[own] @ shaped).reshape(block.shape))
 
-    def _solved_alone(self, right: Floats, transposed: bool) -> Floats:
+    def _solved_alone(self, rows: Codes, right: Floats, transposed: bool) -> Floats:
         if self._is_shared:
-            left = 1 - self.curvatures * self.diagonal[:, 0, 0]
-            if left.min() < ALONE:
+            left = 1 - self.curvatures[rows] * self.diagonal[rows, 0, 0]
+            if left.min(initial=1.0) < ALONE:
                 raise NoFormulaError("a row alone decides its own prediction")
             return np.asarray(right / left[:, None])
-        systems = np.eye(self._width) - self.curvatures @ self.diagonal
+        systems = np.eye(self._width) - self.curvatures[rows] @ self.diagonal[rows]
         systems = systems.swapaxes(1, 2) if transposed else systems
         return np.asarray(_solution(systems, right[:, :, None])[:, :, 0])
 
@@ -174,12 +174,13 @@ class Minimum:
 
     def _own(self, rows: list[Codes], right: Floats) -> Floats:
         """V of each unit times numbers of its rows, shape (n, K)."""
-        if all(len(own) == 1 for own in rows):
-            if self._is_shared:
-                return np.asarray(self.diagonal[:, 0] * right)
-            return np.asarray((self.diagonal @ right[:, :, None])[:, :, 0])
-        result = np.zeros_like(right)
-        for own in rows:
+        single, several = _by_size(rows)
+        result, diagonal = np.zeros_like(right), self.diagonal[single]
+        if self._is_shared:
+            result[single] = diagonal[:, 0] * right[single]
+        else:
+            result[single] = (diagonal @ right[single, :, None])[:, :, 0]
+        for own in several:
             side = right[own] if self._is_shared else right[own].reshape(-1, 1)
             result[own] = (self.block(own) @ side).reshape(len(own), -1)
         return result
@@ -200,16 +201,13 @@ class Minimum:
         """
         weights, one_hot = task.row_weights, task.one_hot()
         totals, result = weights @ one_hot, np.zeros_like(self.gradients)
+        unit = np.arange(task.n) if task.groups is None else task.groups
         for label, own in enumerate(one_hot.T):
             mine = self.gradients * own[:, None]
-            leaving = np.array([(weights * own)[rows].sum() for rows in task.units])
-            there = [rows for rows, own_ in zip(task.units, leaving, strict=True) if own_ > 0]
-            pulls = self.times(mine) - self._own(there, mine)
+            leaving = np.bincount(unit, weights * own)
             left = totals[label] - leaving
-            raised = np.divide(leaving, left, out=np.zeros_like(left), where=left > 1e-12)
-            for rows, raise_ in zip(task.units, raised, strict=True):
-                if raise_ > 0:
-                    result[rows] -= raise_ * pulls[rows]
+            raised = np.divide(leaving, left, out=np.zeros_like(left), where=left > 1e-12)[unit]
+            result -= raised[:, None] * (self.times(mine) - self._own(task.units, mine))
         return self.solved(task.units, result, transposed=True)
 
     def pairs(self, task: Task, slopes: Floats) -> float:
@@ -313,6 +311,12 @@ def of_gram(
         np.concatenate([penalty, np.zeros(free.shape[1])]),
         np.concatenate([slopes, nothing]),
     )
+
+
+def _by_size(rows: list[Codes]) -> tuple[Codes, list[Codes]]:
+    """The rows that are units of their own, and the larger units."""
+    single = [own[0] for own in rows if len(own) == 1]
+    return np.array(single, np.int64), [own for own in rows if len(own) > 1]
 
 
 def _check_size(size: int) -> None:

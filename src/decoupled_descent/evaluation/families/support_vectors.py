@@ -11,14 +11,19 @@ With M the rows on the margin and the others as they are, leaving row i out move
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
+from decoupled_descent.evaluation.families.interface import (
+    Family,
+    LeftOut,
+    NoFormulaError,
+    not_known,
+)
 from decoupled_descent.evaluation.families.kinks import smoothed
 from decoupled_descent.evaluation.families.losses import doubt
 from decoupled_descent.evaluation.families.minimum import Minimum
@@ -93,7 +98,7 @@ class SupportVectors(Family):
             minimum = _minimum(gram, -dual, smoothed(outputs - task.labels, cost, *ends))
             left = outputs + minimum.moves(task)[:, 0]
             slopes = 2 * (left - task.labels) * task.row_weights / task.row_weights.mean()
-            pairs = minimum.pairs(task, slopes[:, None])
+            pairs = partial(minimum.pairs, task, slopes[:, None])
             return LeftOut(left, "formula", outputs, pairs=pairs)
         if hasattr(model, "predict_proba"):
             raise NoFormulaError("its probabilities come from an inner validation")
@@ -118,7 +123,10 @@ class SupportVectors(Family):
                 votes[own, wins, first] += 1
                 votes[own, ~wins, second] += 1
         fitted, left, kept = votes.argmax(2)
-        return LeftOut(left, "formula", fitted, kept, doubt=unsure)
+        return LeftOut(
+            left, "formula", fitted, kept, pairs=not_known, doubt=unsure,
+            regrouped=lambda grouped: self._classes(model, grouped, gram),
+        )  # fmt: skip
 
     @staticmethod
     def _moved(
