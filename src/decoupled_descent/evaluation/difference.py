@@ -9,6 +9,9 @@ fitted again without each drawn unit, and the mean difference is added:
 The units that moved farthest are refitted in any case: a single row far from all others can make
 up much of the error. The result is unbiased for leave-one-out whatever the formula misses. Where
 the formula is right, all differences are zero.
+
+Decisions are another matter: few are uncertain, and of these each counts as a whole row. Most
+refits are of the most doubtful ones, in this order, until they agree with the formula.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ Codes = NDArray[np.int64]
 FIRST, MOST = 4, 10
 #: As many of them are without the units that moved farthest, instead of drawn ones.
 CERTAIN = 2
+#: The same of decisions.
+DOUBTFUL = 7
 #: Refits are enough when their standard error is this part of the sampling error.
 ENOUGH = 0.2
 
@@ -44,6 +49,7 @@ class Correction:
         stderr: Its standard error; 0 after a single draw.
         size: The same if the mean difference were zero, which is larger: of a few draws the
             deviation from zero is known better than that from their mean.
+        waiting: What units that are certain to be refitted, but are not yet, may add to it.
         refits: How many models were fitted.
         rows: The rows that were refitted …
         predictions: … and their predictions by the refits.
@@ -52,13 +58,14 @@ class Correction:
     shift: float
     stderr: float
     size: float
+    waiting: float
     refits: int
     rows: Codes
     predictions: Any
 
     def is_enough(self, sampling: float) -> bool:
         """Whether what few draws may have missed is small beside the sampling error."""
-        return self.size <= ENOUGH * sampling
+        return math.hypot(self.size, self.waiting) <= ENOUGH * sampling
 
     def promises(self, sampling: float, draws: int) -> bool:
         """Whether the most refits that are allowed will be enough."""
@@ -68,7 +75,9 @@ class Correction:
 class Difference:
     """The refits of drawn units, one after another."""
 
-    def __init__(self, foreign: Foreign, losses: Floats, moved: Floats | None) -> None:
+    def __init__(
+        self, foreign: Foreign, losses: Floats, moved: Floats | None, certain: int = CERTAIN
+    ) -> None:
         """Draw from the losses by the formula, and from how far it moved each of them."""
         task = foreign.task
         self.foreign, self.losses = foreign, losses
@@ -77,7 +86,7 @@ class Difference:
         sizes = np.array([float(self.shares[own] @ moved[own]) for own in task.units])
         sizes = np.where(np.isfinite(sizes), sizes, sizes[np.isfinite(sizes)].max(initial=1.0))
         chances = sizes + (sizes.mean() or 1.0)
-        self.certain = np.argsort(-sizes, kind="stable")[:CERTAIN].tolist()
+        self.certain = np.argsort(-sizes, kind="stable")[:certain].tolist()
         chances[self.certain] = 0.0
         self.chances = chances / chances.sum()
         self.draws: list[int] = []
@@ -86,7 +95,8 @@ class Difference:
 
     def draw(self, count: int) -> None:
         """Refit without some more units: those that moved farthest, then drawn ones."""
-        left = [unit for unit in self.certain if unit not in self.literal][:count]
+        left = [unit for unit in self.certain if unit not in self.literal]
+        left = left[: max(1, count - count // 3)]
         for unit in left:
             self.refit(unit)
         count -= len(left)
@@ -111,14 +121,17 @@ class Difference:
             for unit, said in self.literal.items()
         }
         certain = sum(differences.get(unit, 0.0) for unit in self.certain)
+        seen = [differences[unit] for unit in self.certain if unit in differences]
+        left = len(self.certain) - len(seen)
+        waiting = math.sqrt(left * float(np.square(seen).mean())) if seen else 0.0
         values = np.array([differences[unit] / self.chances[unit] for unit in self.draws])
         rows = np.concatenate([units[unit] for unit in self.literal])
         predictions = np.concatenate(list(self.literal.values()))
         if len(self.literal) == len(units):  # nothing is left to chance
-            shift, stderr, size = sum(differences.values()), 0.0, 0.0
+            shift, stderr, size, waiting = sum(differences.values()), 0.0, 0.0, 0.0
         else:
             drawn = values if len(values) else np.zeros(1)
             shift = certain + float(drawn.mean())
             stderr = float(standard_error(drawn)) if len(drawn) > 1 else 0.0
             size = math.sqrt(float(np.square(drawn).mean()) / len(drawn))
-        return Correction(shift, stderr, size, len(self.literal), rows, predictions)
+        return Correction(shift, stderr, size, waiting, len(self.literal), rows, predictions)

@@ -76,6 +76,8 @@ class LinearSupport(Family):
         size = model.intercept_scaling if model.fit_intercept else 0.0
         coefficients = columns_of(model.coef_)
         columns = np.concatenate([task.X, np.full((task.n, int(size > 0)), size)], 1)
+        if task.classes is not None and columns.shape[1] >= task.n:
+            raise NoFormulaError("it has as many coefficients as rows, and most are at the kink")
         own = np.broadcast_to(model.intercept_, coefficients.shape[1]) / (size or 1.0)
         beta = np.concatenate([coefficients, own[None]]) if size else coefficients
         outputs = columns @ beta
@@ -104,8 +106,11 @@ class LinearSupport(Family):
         if kinked is not None:
             at, near = kinked
             return at_kinks(columns, penalty, slopes, violated * first, at, near)
-        gradients = (violated * first)[:, None]
-        return Minimum(columns, gradients, violated * second, penalty, slopes[:, None])
+        scaled = int(moving[: len(model.coef_[0])].sum()) if task.is_standardised else 0
+        return Minimum(
+            columns, (violated * first)[:, None], violated * second, penalty, slopes[:, None],
+            scaled=scaled, kinks=(0.0 if ridge else slopes[:scaled, None]) * np.ones((scaled, 1)),
+        )  # fmt: skip
 
     @staticmethod
     def _derivatives(model: Any, task: Task, outputs: Floats, k: int) -> tuple[Any, ...]:

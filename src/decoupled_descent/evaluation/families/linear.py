@@ -137,8 +137,13 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
         active = np.concatenate([moving[rows], np.ones((free.shape[1], beta.shape[1]), bool)])
     gauge = _gauge(problem, int(rows.sum()))
     large = columns.shape[1] > MOST and curvatures.ndim == 1
-    kind = ProbedMinimum if large else Minimum
-    return kind(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
+    if large:
+        return ProbedMinimum(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
+    scaled = len(ridge) if task.is_standardised and problem.has_intercept else 0
+    kinks = (problem.kink * np.sign(beta))[rows][:scaled]
+    return Minimum(
+        columns, gradients, curvatures, penalty, with_intercept, active, gauge, scaled, kinks
+    )
 
 
 def _moving(problem: Penalised) -> NDArray[np.bool_] | None:

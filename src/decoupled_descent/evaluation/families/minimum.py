@@ -28,6 +28,9 @@ Codes = NDArray[np.int64]
 FLAT = 1e-11
 #: A row is not left out by a formula if less than this is left of 1 − WV.
 ALONE = 1e-9
+#: Units that change the variance of a standardised column by more than this part are left out with
+#: the columns' new scales.
+RESCALED = 0.1
 #: A coefficient matrix of this many numbers is the largest that is factored.
 MOST = 4000
 #: The gradient for other rows of the same kind has entries of this many standard errors.
@@ -53,6 +56,9 @@ class Minimum:
         active: Which coefficients are not held at zero, shape (q, K); None for all.
         gauge: Columns that are not penalised and whose coefficients may all rise by the same
             number without any effect, as in a softmax.
+        scaled: So many of the first columns were standardised. Without a unit they have another
+            scale, and their coefficients in the old scale another penalty.
+        kinks: The slopes of the part of the penalty with kinks, for these, shape (scaled, K).
     """
 
     design: Floats
@@ -62,6 +68,8 @@ class Minimum:
     slopes: Floats | None = None
     active: NDArray[np.bool_] | None = None
     gauge: tuple[int, ...] = ()
+    scaled: int = 0
+    kinks: Floats | None = None
 
     @property
     def _is_shared(self) -> bool:
@@ -77,7 +85,7 @@ class Minimum:
     @cached_property
     def _solved(self) -> tuple[Floats, Floats | None]:
         """``roots``, and L⁻¹ times the gradient of the whole objective."""
-        hessian, sides = self._alone() if self._is_shared else self._jointly()
+        hessian, sides = self._system
         count, flat = sides.shape[1], sides
         if self.slopes is not None:
             gradient = self.design.T @ self.gradients + self.slopes
@@ -93,6 +101,11 @@ class Minimum:
     def roots(self) -> Floats:
         """Z with V_ij = Z_i Z_jᵀ, shape (K, q, n); (1, q, n) if V is the same for all outputs."""
         return self._solved[0]
+
+    @cached_property
+    def _system(self) -> tuple[Floats, Floats]:
+        """The Hessian, and its columns."""
+        return self._alone() if self._is_shared else self._jointly()
 
     def _alone(self) -> tuple[Floats, Floats]:
         """The Hessian of one output, and its columns."""
@@ -189,9 +202,54 @@ class Minimum:
         """How far the outputs of each unit move when it is left out, shape (n, K)."""
         self._check_rows(task)
         moved = self._own(task.units, self.solved(task.units, self.gradients))
+        for own, scale in self._rescaled(task.units):
+            moved[own] = self._with_scales(own, scale)
         if not np.isfinite(moved).all():
             raise NoFormulaError("leaving a row out has no finite effect by the formula")
         return moved
+
+    def _rescaled(self, rows: list[Codes]) -> list[tuple[Codes, Floats]]:
+        """Units that change scales of columns, with the factors, shape (scaled,)."""
+        if not self.scaled or self.slopes is None:
+            return []
+        columns, n, result = self.design[:, : self.scaled], len(self.design), []
+        total = np.square(columns).sum(0)
+        largest = np.square(columns / np.sqrt(np.maximum(total, 1e-300))).max(1)
+        for own in rows:
+            if largest[own].sum() < RESCALED / 2:
+                continue
+            left, left_sum = n - len(own), -columns[own].sum(0)
+            rest = (total - np.square(columns[own]).sum(0)) / left - np.square(left_sum / left)
+            scale = np.where(rest > FLAT, np.sqrt(np.maximum(rest, FLAT)), 1.0)
+            if np.abs(np.square(scale) - 1).max() > RESCALED:
+                result.append((own, scale))
+        return result
+
+    def _with_scales(self, own: Codes, scale: Floats) -> Floats:
+        """How far the outputs of a unit move by a Newton step with other scales of columns."""
+        assert self.slopes is not None
+        assert self.kinks is not None
+        hessian, sides = self._system
+        width, K = len(self.penalty), self.gradients.shape[1]
+        added, pull = np.zeros(width), np.zeros((width, K))
+        added[: self.scaled] = self.penalty[: self.scaled] * (scale**2 - 1)
+        ridges = self.slopes[: self.scaled] - self.kinks
+        pull[: self.scaled] = ridges * (scale**2 - 1)[:, None] + self.kinks * (scale - 1)[:, None]
+        if self._is_shared:
+            J = sides[:, own]
+            system = hessian - (J * self.curvatures[own]) @ J.T + np.diag(added)
+            return np.asarray(J.T @ _solution(system, J @ self.gradients[own] - pull))
+        places = self._places
+        J = sides.reshape(len(sides), K, -1)[:, :, own]
+        weighted = np.einsum("qks,skm->qms", J, self.curvatures[own])
+        system = hessian - np.einsum("qms,pms->qp", weighted, J)
+        moving = places >= 0
+        system[places[moving], places[moving]] += np.broadcast_to(added[:, None], places.shape)[
+            moving
+        ]
+        side = np.einsum("qks,sk->q", J, self.gradients[own])
+        side[places[moving]] -= pull[moving]
+        return np.asarray(np.einsum("qks,q->sk", J, _solution(system, side)))
 
     def shifts(self, task: Task) -> Floats:
         r"""How far they move in addition if the shares of the classes are kept, shape (n, K).
