@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
 from decoupled_descent.evaluation.difference import (
     CERTAIN,
@@ -20,13 +20,13 @@ from decoupled_descent.evaluation.difference import (
 )
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
-from decoupled_descent.evaluation.families.folds import by_folds, pairs_by_halves
+from decoupled_descent.evaluation.families.folds import FOLDS, by_folds, pairs_by_halves
 from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaError
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
 from decoupled_descent.evaluation.later_rows import as_times, of_later_rows
-from decoupled_descent.evaluation.searches import of_search
+from decoupled_descent.evaluation.searches import SECONDS, affordable_folds, of_search
 from decoupled_descent.objective.losses import LEAST
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def evaluate(
     refits: int | str = "auto",
     *,
     time: Any = None,
+    seconds: float = SECONDS,
     predictions: Any = None,
+    out_of_fold: bool = False,
 ) -> Evaluation:
     """Estimate how good a fitted model is on new rows, from the rows that it was fitted to.
 
@@ -69,9 +71,14 @@ def evaluate(
             the number of rows (or groups) on every one is refitted once.
         time: The time of each row, numbers or dates. The error is then that of rows after the last
             one: clones that are fitted to the past predict the later half, piece by piece.
-        predictions: Instead of a model and its rows: predictions of rows by models that did not
-            see them, such as those out of fold. Probabilities, classes or numbers; or a dictionary
-            of these by the names of models, of which the best is chosen.
+        seconds: How long a search whose candidates have no formula may be repeated in folds, by
+            the times of its own fits: ten folds if they fit, otherwise fewer.
+        predictions: Instead of a model: predictions of rows by models that did not see them, such
+            as those out of fold. Probabilities, classes or numbers; or a dictionary of these by
+            the names of models, of which the best is chosen. With X, some predictions of training
+            rows are recognised.
+        out_of_fold: Say True if no model had seen the rows that it predicts. Nothing in
+            predictions shows that, so without your word the verdict is at most *caution*.
 
     Returns:
         The error with a standard error, an interval and a verdict: see :class:`Evaluation`.
@@ -87,16 +94,18 @@ def evaluate(
     if predictions is not None:
         from decoupled_descent.evaluation.given import of_predictions
 
-        if fitted is not None or X is not None:
+        if fitted is not None:
             raise ValueError("predictions= is given with a model; pass one of them")
-        return of_predictions(predictions, y, sample_weight, groups)
+        return of_predictions(predictions, y, sample_weight, groups, X, out_of_fold)
+    if out_of_fold:
+        raise ValueError("out_of_fold=True is about predictions=, which are missing; pass them")
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
     if time is not None:
         result = of_later_rows(foreign, as_times(time, foreign.task.n))
     elif hasattr(fitted, "cv_results_"):
-        result = _of_search(foreign, refits)
+        result = _of_search(foreign, refits, real_number("seconds", seconds))
     else:
         result = _of_model(foreign, refits)
     found = leak(foreign.task)
@@ -133,7 +142,7 @@ def _losses_without(foreign: Foreign, alone: LeftOut, groups: Any) -> Floats | N
     return _losses(grouped, left)
 
 
-def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
+def _of_search(foreign: Foreign, refits: int | str, seconds: float) -> Evaluation:
     """The best model with the price of choosing; or the whole search by folds."""
 
     def losses(one: Foreign) -> Floats:
@@ -145,7 +154,12 @@ def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
     try:
         return of_search(foreign, lambda best: _of_model(best, refits), losses)
     except NoFormulaError as reason:
-        return _evaluation(foreign, by_folds(foreign, str(reason)))
+        count = affordable_folds(foreign.model, seconds)
+        if count >= FEW_FOLDS:
+            few = f"; {count} folds of the whole search in {seconds:g} seconds" * (count < FOLDS)
+            return _evaluation(foreign, by_folds(foreign, f"{reason}{few}", count=count))
+    best = _of_model(replace(foreign, model=foreign.model.best_estimator_), refits)
+    return replace(best, notes={**best.notes, "unpriced": 1.0})
 
 
 def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
