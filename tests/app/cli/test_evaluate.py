@@ -44,7 +44,7 @@ def test_predictions_are_trusted_on_your_word_alone(run, frame, tmp_path):
     out = run(*given)[1]
     assert "pass --out-of-fold" in " ".join(out.split())
     assert "caution" in out.lower()
-    assert json.loads(run(*given, "--out-of-fold", "--json")[1])["verdict"] == "trust"
+    assert json.loads(run(*given, "--out-of-fold", "--json")[1])["diagnosis"]["verdict"] == "trust"
 
 
 def test_columns_of_classes_belong_to_one_model(run, frame, tmp_path):
