@@ -5,7 +5,7 @@ import pytest
 from sklearn.svm import SVC
 
 import decoupled_descent as dd
-from decoupled_descent.evaluation.difference import DOUBTFUL, Difference
+from decoupled_descent.evaluation.difference import CERTAIN, Difference
 from decoupled_descent.evaluation.inputs import foreign_model
 from tests.evaluation.families.problems import by_refits, classes, selection
 
@@ -41,24 +41,24 @@ def test_the_variance_of_few_refits_is_in_the_standard_error():
     assert any("too few to say by how much" in reason for reason in few.reasons)
 
 
-def test_the_most_doubtful_decisions_are_refitted_in_order():
+def test_the_most_doubtful_rows_are_refitted_in_order():
     X, y = classes(60)
     foreign = foreign_model(SVC().fit(X, y), X, y)
     doubt = np.linspace(1, 0, 60)
-    work = Difference(foreign, np.zeros(60), doubt, DOUBTFUL)
+    work = Difference(foreign, np.zeros(60), doubt)
     work.draw(4)
     assert {0, 1, 2} <= set(work.literal)
     assert len(work.draws) == 1
     work.draw(6)
-    assert set(range(DOUBTFUL)) <= set(work.literal)
+    assert set(range(CERTAIN)) <= set(work.literal)
     assert len(work.draws) == 3
 
 
-def test_doubtful_decisions_that_wait_are_not_enough():
+def test_doubtful_rows_that_wait_are_not_enough():
     """One of three changed: four more that are as doubtful may change, too."""
     X, y = classes(60)
     foreign = foreign_model(SVC().fit(X, y), X, y)
-    work = Difference(foreign, np.zeros(60), np.linspace(1, 0, 60), DOUBTFUL)
+    work = Difference(foreign, np.zeros(60), np.linspace(1, 0, 60))
     work.draw(4)
     losses = iter([1.0, 0.0, 0.0, 0.0])
     found = work.correction(lambda said, rows: np.array([next(losses)]))

@@ -6,12 +6,10 @@ fitted again without each drawn unit, and the mean difference is added:
 .. math:: \hat e = \frac1n \sum_i ℓ_i^{f} + \frac1m \sum_{k\ \text{drawn}}
    \frac{ℓ_k^{lit} - ℓ_k^{f}}{n p_k}, \qquad p_i \propto \text{move}_i + \text{mean} .
 
-The units that moved farthest are refitted in any case: a single row far from all others can make
-up much of the error. The result is unbiased for leave-one-out whatever the formula misses. Where
-the formula is right, all differences are zero.
-
-Decisions are another matter: few are uncertain, and of these each counts as a whole row. Most
-refits are of the most doubtful ones, in this order, until they agree with the formula.
+Most refits are without the units that moved farthest, or whose decision is most doubtful, in this
+order: a single row far from all others can make up much of the error, and what the others miss is
+small. The result is unbiased for leave-one-out whatever the formula misses, once all of these are
+refitted. Where the formula is right, all differences are zero.
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ Codes = NDArray[np.int64]
 
 #: The first refits, and the most of them: as many as folds would be fitted.
 FIRST, MOST = 4, 10
-#: As many of them are without the units that moved farthest, instead of drawn ones.
-CERTAIN = 2
-#: The same of decisions.
-DOUBTFUL = 7
+#: As many of the most are without the units that moved farthest, instead of drawn ones; so are
+#: CERTAIN_FIRST of the first.
+CERTAIN_FIRST, CERTAIN = 3, 7
 #: Refits are enough when their standard error is this part of the sampling error.
 ENOUGH = 0.2
 
@@ -46,7 +43,7 @@ class Correction:
 
     Attributes:
         shift: The mean difference.
-        stderr: Its standard error; 0 after a single draw.
+        stderr: Its standard error; after a single draw, its size.
         size: The same if the mean difference were zero, which is larger: of a few draws the
             deviation from zero is known better than that from their mean.
         waiting: What units that are certain to be refitted, but are not yet, may add to it.
@@ -67,17 +64,16 @@ class Correction:
         """Whether what few draws may have missed is small beside the sampling error."""
         return math.hypot(self.size, self.waiting) <= ENOUGH * sampling
 
-    def promises(self, sampling: float, draws: int) -> bool:
-        """Whether the most refits that are allowed will be enough."""
-        return self.size * math.sqrt((draws - CERTAIN) / (MOST - CERTAIN)) <= ENOUGH * sampling
+    def promises(self, sampling: float) -> bool:
+        """Whether the most refits that are allowed will be enough, after the first ones."""
+        fewer = (FIRST - CERTAIN_FIRST) / (MOST - CERTAIN)
+        return self.size * math.sqrt(fewer) <= ENOUGH * sampling
 
 
 class Difference:
     """The refits of drawn units, one after another."""
 
-    def __init__(
-        self, foreign: Foreign, losses: Floats, moved: Floats | None, certain: int = CERTAIN
-    ) -> None:
+    def __init__(self, foreign: Foreign, losses: Floats, moved: Floats | None) -> None:
         """Draw from the losses by the formula, and from how far it moved each of them."""
         task = foreign.task
         self.foreign, self.losses = foreign, losses
@@ -86,7 +82,7 @@ class Difference:
         sizes = np.array([float(self.shares[own] @ moved[own]) for own in task.units])
         sizes = np.where(np.isfinite(sizes), sizes, sizes[np.isfinite(sizes)].max(initial=1.0))
         chances = sizes + (sizes.mean() or 1.0)
-        self.certain = np.argsort(-sizes, kind="stable")[:certain].tolist()
+        self.certain = np.argsort(-sizes, kind="stable")[: min(CERTAIN, len(sizes) // 2)].tolist()
         chances[self.certain] = 0.0
         self.chances = chances / chances.sum()
         self.draws: list[int] = []
@@ -132,6 +128,6 @@ class Difference:
         else:
             drawn = values if len(values) else np.zeros(1)
             shift = certain + float(drawn.mean())
-            stderr = float(standard_error(drawn)) if len(drawn) > 1 else 0.0
             size = math.sqrt(float(np.square(drawn).mean()) / len(drawn))
+            stderr = float(standard_error(drawn)) if len(drawn) > 1 else size
         return Correction(shift, stderr, size, waiting, len(self.literal), rows, predictions)

@@ -10,14 +10,7 @@ import numpy as np
 
 from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
-from decoupled_descent.evaluation.difference import (
-    CERTAIN,
-    DOUBTFUL,
-    FIRST,
-    MOST,
-    Correction,
-    Difference,
-)
+from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
 from decoupled_descent.evaluation.families.folds import FOLDS, by_folds, pairs_by_halves
@@ -225,8 +218,7 @@ def _corrected(
     moved = left.doubt
     if moved is None and left.fitted is not None:
         moved = np.abs(result.losses - losses_of(left.fitted, slice(None)))
-    certain = DOUBTFUL if task.kind == DECISIONS else CERTAIN
-    work = Difference(foreign, result.losses, moved, certain)
+    work = Difference(foreign, result.losses, moved)
     if refits != "auto":
         if int(refits) >= len(task.units):
             for unit in range(len(task.units)):
@@ -236,7 +228,7 @@ def _corrected(
         return _with(result, work.correction(losses_of), left)
     work.draw(FIRST)
     correction = work.correction(losses_of)
-    if not correction.is_enough(result.stderr) and correction.promises(result.stderr, FIRST):
+    if not correction.is_enough(result.stderr) and correction.promises(result.stderr):
         work.draw(MOST - FIRST)
         correction = work.correction(losses_of)
     if correction.is_enough(result.stderr):
