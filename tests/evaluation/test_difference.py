@@ -55,7 +55,7 @@ def test_the_most_doubtful_rows_are_refitted_in_order():
 
 
 def test_doubtful_rows_that_wait_are_not_enough():
-    """One of three changed: four more that are as doubtful may change, too."""
+    """One of three changed: four more may change in proportion to their doubts."""
     X, y = classes(60)
     foreign = foreign_model(SVC().fit(X, y), X, y)
     work = Difference(foreign, np.zeros(60), np.linspace(1, 0, 60))
@@ -63,6 +63,8 @@ def test_doubtful_rows_that_wait_are_not_enough():
     losses = iter([1.0, 0.0, 0.0, 0.0])
     found = work.correction(lambda said, rows: np.array([next(losses)]))
     assert found.shift == pytest.approx(1 / 60)
-    assert found.waiting == pytest.approx((4 / 3) ** 0.5 / 60)
+    doubt = np.linspace(1, 0, 60)
+    share = np.linalg.norm(doubt[3:CERTAIN]) / np.linalg.norm(doubt[:3])
+    assert found.waiting == pytest.approx(share / 60)
     assert not found.is_enough(0.05)
     assert found.is_enough(0.2)

@@ -46,7 +46,8 @@ class Correction:
         stderr: Its standard error; after a single draw, its size.
         size: The same if the mean difference were zero, which is larger: of a few draws the
             deviation from zero is known better than that from their mean.
-        waiting: What units that are certain to be refitted, but are not yet, may add to it.
+        waiting: What units that are certain to be refitted, but are not yet, may add to it: in
+            proportion to how far they moved.
         refits: How many models were fitted.
         rows: The rows that were refitted …
         predictions: … and their predictions by the refits.
@@ -81,6 +82,7 @@ class Difference:
         moved = np.zeros(len(losses)) if moved is None else moved
         sizes = np.array([float(self.shares[own] @ moved[own]) for own in task.units])
         sizes = np.where(np.isfinite(sizes), sizes, sizes[np.isfinite(sizes)].max(initial=1.0))
+        self.sizes = sizes
         chances = sizes + (sizes.mean() or 1.0)
         self.certain = np.argsort(-sizes, kind="stable")[: min(CERTAIN, len(sizes) // 2)].tolist()
         chances[self.certain] = 0.0
@@ -117,9 +119,11 @@ class Difference:
             for unit, said in self.literal.items()
         }
         certain = sum(differences.get(unit, 0.0) for unit in self.certain)
-        seen = [differences[unit] for unit in self.certain if unit in differences]
-        left = len(self.certain) - len(seen)
-        waiting = math.sqrt(left * float(np.square(seen).mean())) if seen else 0.0
+        seen = [unit for unit in self.certain if unit in differences]
+        left = [unit for unit in self.certain if unit not in differences]
+        moved = math.hypot(*self.sizes[seen])
+        share = math.hypot(*self.sizes[left]) / max(moved, 1e-300)
+        waiting = share * math.hypot(*(differences[unit] for unit in seen))
         values = np.array([differences[unit] / self.chances[unit] for unit in self.draws])
         rows = np.concatenate([units[unit] for unit in self.literal])
         predictions = np.concatenate(list(self.literal.values()))

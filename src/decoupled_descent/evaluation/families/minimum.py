@@ -149,26 +149,30 @@ class Minimum:
         single, several = _by_size(rows)
         result[single] = self._solved_alone(single, right[single], transposed)
         for own in several:
-            system = np.eye(own.size * self._width) - self._weighted(own, self.block(own))
-            system = system.T if transposed else system
-            side = right[own] if self._is_shared else right[own].reshape(-1, 1)
-            result[own] = _solution(system, side).reshape(len(own), -1)
+            systems = np.eye(own.shape[1] * self._width) - self._weighted(own, self.blocks(own))
+            systems = systems.swapaxes(1, 2) if transposed else systems
+            result[own] = _solution(systems, self._sides(own, right)).reshape(*own.shape, -1)
         return result
+
+    def _sides(self, own: Codes, right: Floats) -> Floats:
+        """The numbers of the rows of units as their systems have them."""
+        return right[own] if self._is_shared else right[own].reshape(len(own), -1, 1)
 
     @property
     def _width(self) -> int:
         return 1 if self._is_shared else self.gradients.shape[1]
 
-    def block(self, own: Codes) -> Floats:
-        """V of some rows, shape (s, s) or (sK, sK)."""
-        roots = self.roots[:, :, own].transpose(2, 0, 1).reshape(-1, self.roots.shape[1])
-        return np.asarray(roots @ roots.T)
+    def blocks(self, own: Codes) -> Floats:
+        """V of the rows of units of the same size, (u, s): shape (u, s, s) or (u, sK, sK)."""
+        roots = self.roots[:, :, own].transpose(2, 3, 0, 1)
+        roots = roots.reshape(len(own), -1, self.roots.shape[1])
+        return np.asarray(roots @ roots.swapaxes(1, 2))
 
-    def _weighted(self, own: Codes, block: Floats) -> Floats:
+    def _weighted(self, own: Codes, blocks: Floats) -> Floats:
         if self._is_shared:
-            return np.asarray(self.curvatures[own, None] * block)
-        shaped = block.reshape(len(own), self._width, -1)
-        return np.asarray((self.curvatures[own] @ shaped).reshape(block.shape))
+            return np.asarray(self.curvatures[own][:, :, None] * blocks)
+        shaped = blocks.reshape(*own.shape, self._width, -1)
+        return np.asarray((self.curvatures[own] @ shaped).reshape(blocks.shape))
 
     def _solved_alone(self, rows: Codes, right: Floats, transposed: bool) -> Floats:
         if self._is_shared:
@@ -194,8 +198,7 @@ class Minimum:
         else:
             result[single] = (diagonal @ right[single, :, None])[:, :, 0]
         for own in several:
-            side = right[own] if self._is_shared else right[own].reshape(-1, 1)
-            result[own] = (self.block(own) @ side).reshape(len(own), -1)
+            result[own] = (self.blocks(own) @ self._sides(own, right)).reshape(*own.shape, -1)
         return result
 
     def moves(self, task: Task) -> Floats:
@@ -215,9 +218,8 @@ class Minimum:
         columns, n, result = self.design[:, : self.scaled], len(self.design), []
         total = np.square(columns).sum(0)
         largest = np.square(columns / np.sqrt(np.maximum(total, 1e-300))).max(1)
-        for own in rows:
-            if largest[own].sum() < RESCALED / 2:
-                continue
+        sums = np.add.reduceat(largest[np.concatenate(rows)], _starts(rows))
+        for own in [rows[far] for far in np.flatnonzero(sums >= RESCALED / 2)]:
             left, left_sum = n - len(own), -columns[own].sum(0)
             rest = (total - np.square(columns[own]).sum(0)) / left - np.square(left_sum / left)
             scale = np.where(rest > FLAT, np.sqrt(np.maximum(rest, FLAT)), 1.0)
@@ -286,7 +288,7 @@ class Minimum:
         left = self.solved(units, slopes, transposed=True)[rows]
         right = self.solved(units, self.gradients)[rows]
         if self._is_shared:
-            products = self.block(rows) * (left @ right.T)
+            products = self.blocks(rows[None])[0] * (left @ right.T)
         else:
             roots = self.roots[:, :, rows]
             first = np.einsum("kqn,nk->nq", roots, left)
@@ -372,9 +374,17 @@ def of_gram(
 
 
 def _by_size(rows: list[Codes]) -> tuple[Codes, list[Codes]]:
-    """The rows that are units of their own, and the larger units."""
-    single = [own[0] for own in rows if len(own) == 1]
-    return np.array(single, np.int64), [own for own in rows if len(own) > 1]
+    """The rows that are units of their own, and larger units of each size, shape (u, s)."""
+    sizes: dict[int, list[Codes]] = {}
+    for own in rows:
+        sizes.setdefault(len(own), []).append(own)
+    single = np.concatenate(sizes.pop(1, [np.zeros(0, np.int64)]))
+    return single, [np.stack(each) for each in sizes.values()]
+
+
+def _starts(rows: list[Codes]) -> Codes:
+    """Where each unit begins when all are put one after another."""
+    return np.cumsum([0, *(len(own) for own in rows[:-1])])
 
 
 def _check_size(size: int) -> None:

@@ -47,7 +47,7 @@ class KernelMinimum(Minimum):
         return np.flatnonzero(self.curvatures > 0)
 
     @cached_property
-    def _sides(self) -> tuple[Floats, Floats]:
+    def _held(self) -> tuple[Floats, Floats]:
         """(K_M, 1) of all rows, and C⁻¹ times its transpose."""
         margin, size = self._margin, len(self._margin)
         sides = np.concatenate([self.design[:, margin], np.ones((len(self.design), 1))], 1)
@@ -62,18 +62,19 @@ class KernelMinimum(Minimum):
     @cached_property
     def diagonal(self) -> Floats:
         """V of each row, shape (n, 1, 1)."""
-        sides, solved = self._sides
+        sides, solved = self._held
         own = np.einsum("nm,mn->n", sides, solved)
         return np.asarray((np.diag(self.design) - own)[:, None, None])
 
-    def block(self, own: Codes) -> Floats:
-        """V of some rows."""
-        sides, solved = self._sides
-        return np.asarray(self.design[np.ix_(own, own)] - sides[own] @ solved[:, own])
+    def blocks(self, own: Codes) -> Floats:
+        """V of the rows of units of the same size."""
+        sides, solved = self._held
+        pairs = self.design[own[:, :, None], own[:, None, :]]
+        return np.asarray(pairs - sides[own] @ solved.T[own].swapaxes(1, 2))
 
     def times(self, outputs: Floats) -> Floats:
         """V times numbers of all rows."""
-        sides, solved = self._sides
+        sides, solved = self._held
         return np.asarray(self.design @ outputs - sides @ (solved @ outputs))
 
     def _check_rows(self, task: Task) -> None:
