@@ -46,13 +46,13 @@ def test_a_slow_search_is_repeated_as_often_as_time_allows():
     evaluation = dd.evaluate(search, A, label)
     assert (evaluation.how, evaluation.refits) == ("folds", 4)
     assert "4 folds of the whole search in 600 seconds" in evaluation.reason
-    assert dd.evaluate(search, A, label, seconds=1200).refits == 10
+    assert dd.evaluate(search, A, label, time_limit=1200).refits == 10
 
 
 def test_a_choice_that_is_not_in_the_error_is_said():
-    evaluation = dd.evaluate(slow_search(), A, label, seconds=300)
+    evaluation = dd.evaluate(slow_search(), A, label, time_limit=300)
     best = dd.evaluate(slow_search().best_estimator_, A, label)
     assert evaluation.error == pytest.approx(best.error)
     assert evaluation.optimism is None
     assert evaluation.verdict == "caution"
-    assert any("seconds=" in one.advice for one in evaluation.findings)
+    assert any("time_limit=" in one.advice for one in evaluation.findings)

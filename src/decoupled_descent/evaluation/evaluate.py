@@ -44,7 +44,7 @@ def evaluate(
     refits: int | str = "auto",
     *,
     time: Any = None,
-    seconds: float = SECONDS,
+    time_limit: float = SECONDS,
     predictions: Any = None,
     out_of_fold: bool = False,
 ) -> Evaluation:
@@ -64,7 +64,7 @@ def evaluate(
             the number of rows (or groups) on every one is refitted once.
         time: The time of each row, numbers or dates. The error is then that of rows after the last
             one: clones that are fitted to the past predict the later half, piece by piece.
-        seconds: How long a search whose candidates have no formula may be repeated in folds, by
+        time_limit: For how many seconds a search whose candidates have no formula may be repeated in folds, by
             the times of its own fits: ten folds if they fit, otherwise fewer.
         predictions: Instead of a model: predictions of rows by models that did not see them, such
             as those out of fold. Probabilities, classes or numbers; or a dictionary of these by
@@ -98,7 +98,7 @@ def evaluate(
     if time is not None:
         result = of_later_rows(foreign, as_times(time, foreign.task.n))
     elif hasattr(fitted, "cv_results_"):
-        result = _of_search(foreign, refits, real_number("seconds", seconds))
+        result = _of_search(foreign, refits, real_number("time_limit", time_limit))
     else:
         result = _of_model(foreign, refits)
     found = leak(foreign.task)

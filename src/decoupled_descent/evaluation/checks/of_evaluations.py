@@ -174,7 +174,7 @@ OF_EVALUATIONS = (
         question="Is the choice of the search in the error?",
         meaning="There was no time to repeat the search without some rows. The error is that of "
         "the chosen model as if nothing had been chosen, so it is too low.",
-        advice="pass more seconds= to repeat the search in folds",
+        advice="pass a larger time_limit= to repeat the search in folds",
     ),
     Check(
         name="few rows", measure=_few, caution=0.3, alarm=0.5,
