@@ -130,8 +130,8 @@ def test_groups_identifiers_and_values_that_the_sample_lacks(in_pieces, monkeypa
     assert prepared.y.tolist() == frame["answer"][known].tolist()
     assert prepared.groups.tolist() == frame["patient"][known].tolist()
     assert prepared.frame["id"].tolist() == frame["id"][known].tolist()
-    medians = {one.name: one.fill for one in prepared.columns.columns}
-    a = frame["a"][known].fillna(medians["a"]).to_numpy()
+    (column,) = (one for one in prepared.columns.columns if one.name == "a")
+    a = frame["a"][known].fillna(column.fill).to_numpy()
     np.testing.assert_array_equal(prepared.X[:, prepared.columns.names.index("a")], a)
     X, y = prepared.in_memory
     assert (len(X), len(y)) == (99, 99) if 8 in sampled else (100, 100)

@@ -91,10 +91,8 @@ def test_several_targets(tmp_path):
 
 def test_by_default_with_default_features_only():
     X, y = steps(60)
-    assert [one["features"] for one in dd.DecoupledRegressor().fit(X, y).candidates_[-2:]] == [
-        "random forest",
-        "extra trees",
-    ]
+    names = [one["features"] for one in dd.DecoupledClassifier().fit(X, y > 0).candidates_]
+    assert {"naive Bayes", "constant"} <= set(names)
     alone = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(X, y)
     assert [one["features"] for one in alone.candidates_] == ["linear"]
 

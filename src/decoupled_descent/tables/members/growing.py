@@ -7,6 +7,13 @@ noisier by
 
 with s_i² the variance of single trees at the row and B_i the number of trees that did not see it.
 The estimate of the error is corrected by this.
+
+On many rows forests take longer than everything else, and are often of no use beside the other
+members. So the first few trees have to show what the forest adds. With the residual r of a mixture
+of the other members, and the difference d of the forest's predictions from the mixture's, a share w
+of the forest lowers the mean squared error by 2w E(rd) − w² E(d²), at best by E(rd)²/E(d²). Both
+means are estimated without bias from any number of trees: the noise of the trees has no part in
+E(rd), and adds s²/B to d².
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ from sklearn.tree import (
     ExtraTreeRegressor,
 )
 
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.tables.members.bags import draw_bags
 from decoupled_descent.tables.members.forest import Forest
 from decoupled_descent.tables.members.interface import Floats, MemberFit, TableSize, TrainingTable
@@ -36,6 +44,11 @@ from decoupled_descent.tables.prediction.predictor import scaled_columns
 SORTED, DRAWN, EACH = 2300.0, 300.0, 3e7
 #: The number of trees of a forest: out-of-bag predictions average more than a third of them.
 TREES = 100
+#: So many trees show what the forest adds. It is not finished if, ``ERRORS`` standard errors up, it
+#: lowers the squared error of the other members by less than the share ``WORTH``. On 81 fits of 100
+#: and 400 rows this changed the error by a factor of 1.0002; on 20,000 rows a fit took a third of
+#: the time.
+FIRST, ERRORS, WORTH = 5, 2.0, 0.01
 
 
 class ForestKind(NamedTuple):
@@ -57,7 +70,8 @@ class ForestKind(NamedTuple):
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Grow a forest, and predict its training rows out of bag."""
-        return [grow_forest(table, self, seed)]
+        fit = grow_forest(table, self, seed)
+        return [] if fit is None else [fit]
 
 
 #: The forests of the default mixture.
@@ -67,25 +81,60 @@ FORESTS = (
 )
 
 
-def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit:
-    """Grow a forest, and predict its training rows out of bag."""
+def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit | None:
+    """Grow a forest, and predict its training rows out of bag; None if it adds nothing."""
     bags = draw_bags(table, TREES, seed)
     low, high = table.X.min(0).astype(np.float64), table.X.max(0).astype(np.float64)
     X = np.ascontiguousarray(scaled_columns(np.asarray(table.X, np.float64), low, high))
     classes = table.classes
     y = table.y.numpy() if classes is None else classes.numpy()
     seeds = np.random.default_rng([seed, 1]).integers(0, 2**31 - 1, len(bags))
-    trees = []
-    with config_context(skip_parameter_validation=True, assume_finite=True):  # a sixth of the time
-        for bag, own in zip(bags, seeds, strict=True):
+    trees: list[Any] = []
+
+    def grown(count: int) -> Forest:
+        """The forest of the first ``count`` trees."""
+        for bag, own in zip(bags[len(trees) : count], seeds[len(trees) : count], strict=True):
             tree = _kind_of_tree(table, kind)(
                 max_features=kind.columns, min_samples_leaf=kind.leaf, random_state=int(own)
             )
             trees.append(tree.fit(X, y, sample_weight=bag * table.row_weights, check_input=False))
-    forest = Forest(
-        kind.name, **_arrays(trees, table.width), low=low, high=high, unseen=bags.T == 0
-    )
-    return _out_of_bag(forest, table)
+        arrays = _arrays(trees, table.width)
+        return Forest(kind.name, **arrays, low=low, high=high, unseen=bags[:count].T == 0)
+
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # a sixth of the time
+        if table.mixed is not None and largest_gain(grown(FIRST), table) < WORTH:
+            return None
+        forest = grown(TREES)
+    means, single, count = _out_of_bag(forest, table)
+    excess = single * (1 / np.maximum(count, 1) - 1 / TREES)
+    return MemberFit(forest, torch.from_numpy(means), torch.from_numpy(excess))
+
+
+def largest_gain(forest: Forest, table: TrainingTable) -> float:
+    """By which share the forest may lower the squared error of the other members' mixture.
+
+    It is ``ERRORS`` standard errors above the estimate.
+    """
+    assert table.mixed is not None
+    means, single, count = _out_of_bag(forest, table)
+    some = count[:, 0] >= 2  # rows whose variance of trees is known
+    mixed = table.mixed.numpy()[some]
+    residuals, moves = table.targets.numpy()[some] - mixed, means[some] - mixed
+    noise = single[some] / count[some]
+    groups = None
+    if table.groups is not None:
+        groups = torch.unique(table.groups[torch.from_numpy(some)], return_inverse=True)[1]
+    shares = torch.from_numpy(table.row_weights[some])
+
+    def mean(values: Floats) -> tuple[float, float]:
+        return mean_with_stderr(torch.from_numpy(values.sum(1)), shares, groups)
+
+    common, stderr = mean(residuals * moves)
+    largest = max(0.0, common + ERRORS * stderr)
+    spread, error = mean(moves**2 - noise)[0], mean(residuals**2)[0]
+    if spread <= 0:  # the trees differ by noise only, and more than that is not known yet
+        return math.inf if largest > 0 else 0.0
+    return largest**2 / (spread * error) if error > 0 else 0.0
 
 
 def _kind_of_tree(table: TrainingTable, kind: ForestKind) -> Any:
@@ -127,8 +176,11 @@ def _values(tree: Any, width: int) -> Floats:
     return shares
 
 
-def _out_of_bag(forest: Forest, table: TrainingTable) -> MemberFit:
-    """Means over the trees that did not see a row; without any, the mean over all rows."""
+def _out_of_bag(forest: Forest, table: TrainingTable) -> tuple[Floats, Floats, Floats]:
+    """Means over the trees that did not see a row; the variance of these trees; their number.
+
+    Without any such tree, the mean is that over all rows.
+    """
     assert forest.unseen is not None
     unseen, n = forest.unseen, len(forest.unseen)
     total, squares = (np.empty((n, forest.value.shape[1])) for _ in range(2))
@@ -142,8 +194,7 @@ def _out_of_bag(forest: Forest, table: TrainingTable) -> MemberFit:
         means[count[:, 0] == 0] = _usual(table)
     single = np.maximum(squares / np.maximum(count, 1) - means**2, 0.0)
     single *= count / np.maximum(count - 1, 1)
-    excess = single * (1 / np.maximum(count, 1) - 1 / unseen.shape[1])
-    return MemberFit(forest, torch.from_numpy(means), torch.from_numpy(excess))
+    return means, single, count
 
 
 def _usual(table: TrainingTable) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from decoupled_descent.objective.losses import Loss
 
@@ -44,6 +45,7 @@ class TrainingTable(NamedTuple):
     weights: Tensor | None  # of the rows, shape (n,)
     groups: Tensor | None  # rows with the same whole number are left out together, shape (n,)
     folds: Tensor  # stratified folds of the mixture, from 0 on, shape (n,); groups are in one fold
+    mixed: Tensor | None = None  # honest predictions of a mixture of what is trained, (n, C)
 
     @property
     def classes(self) -> Tensor | None:
@@ -85,6 +87,13 @@ class TrainingTable(NamedTuple):
         factors = totals / np.where(rest > 0, rest, 1.0)
         shares: Floats = kept * factors[classes]
         return shares
+
+    @property
+    def targets(self) -> Tensor:
+        """What predictions should be: classes one-hot, or numbers, shape (n, C)."""
+        if self.classes is None:
+            return self.y.reshape(len(self.y), -1).double()
+        return one_hot(self.classes.long(), self.width).double()
 
     def errors(self, predictions: Tensor) -> Tensor:
         """The mean loss of predictions (n, C) without each fold and, last, of all rows."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from decoupled_descent.tables.features.scaling import is_sparse
@@ -12,6 +13,7 @@ from decoupled_descent.tables.members.interface import MemberFit, Recipe, Traini
 from decoupled_descent.tables.search.deadline import Deadline
 from decoupled_descent.tables.search.fits import effective_count, smoothed
 from decoupled_descent.tables.search.ranking import Sample
+from decoupled_descent.tables.search.stacking import least_squares_weights
 
 #: With fewer rows, or groups, than this, parts of them are too few to train on.
 FEWEST = 20
@@ -32,16 +34,31 @@ def training_table(sample: Sample, folds: Tensor) -> TrainingTable | None:
 
 
 def train_members(
-    recipes: Iterable[Recipe], table: TrainingTable, seed: int, deadline: Deadline
-) -> Iterator[MemberFit]:
+    recipes: Iterable[Recipe],
+    table: TrainingTable,
+    fitted: Sequence[Tensor],
+    seed: int,
+    deadline: Deadline,
+) -> Iterator[tuple[int, MemberFit]]:
     """Train one member after the other, with probabilities bounded away from 0 as those of fits.
 
-    After the deadline no further one is trained.
+    Those that take less time come first: the others see what these predict, together with the fits,
+    whose honest predictions are ``fitted``. After the deadline no further one is trained.
+
+    Yields:
+        The place of the recipe, and what it has trained.
     """
     count = effective_count(len(table.y), table.weights, table.groups)
     size = table.size
-    for number, recipe in enumerate(recipes):
-        if not recipe.suits(size) or deadline.leaves_out(recipe.name, recipe.operations(size)):
+    suiting = [pair for pair in enumerate(recipes) if pair[1].suits(size)]
+    predictions, shares = list(fitted), torch.from_numpy(table.row_weights)
+    for number, recipe in sorted(suiting, key=lambda pair: pair[1].operations(size)):
+        if deadline.leaves_out(recipe.name, recipe.operations(size)):
             continue
-        for fit in recipe.train(table, seed + number):
-            yield fit._replace(predictions=smoothed(table.loss, fit.predictions, count))
+        every = torch.stack(predictions)
+        weights = least_squares_weights(every, table.targets, shares)
+        mixed = torch.einsum("f,fnk->nk", weights, every)
+        for fit in recipe.train(table._replace(mixed=mixed), seed + number):
+            bounded = fit._replace(predictions=smoothed(table.loss, fit.predictions, count))
+            predictions.append(bounded.predictions)
+            yield number, bounded

@@ -161,9 +161,18 @@ def choose_on_sample(
     few = sample.some(SAMPLED, seed)[1]
     if sample.objective.loss.has_classes and bool((few.y == few.y[0]).all()):
         return list(maps)  # a rare class, of which none was drawn
-    fitted = [
-        _fit_sample(one, few, deadline) for one in maps if _has_time(one, deadline, few, sample)
-    ]
+    fitted: list[tuple[RankedMap, Tensor]] = []
+    correction: float | None = None  # of the ridges of further kernels, for classes
+    for one in maps:
+        if not _has_time(one, deadline, few, sample):
+            continue
+        kernel = not one.features.is_linear
+        ridge: float | str = "auto"
+        if kernel and correction is not None and few.objective.loss.has_classes:
+            ridge = _bounded(correction * one.start, one.start, few.unit)
+        fitted.append(_fit_sample(one, few, ridge, deadline))
+        if kernel and correction is None:
+            correction = fitted[-1][0].start / one.start
     best, best_losses = min(fitted, key=lambda pair: pair[0].error)
     chosen = []
     for one, losses in fitted:
@@ -174,13 +183,15 @@ def choose_on_sample(
     return chosen
 
 
-def _fit_sample(one: RankedMap, few: Sample, deadline: Deadline) -> tuple[RankedMap, Tensor]:
+def _fit_sample(
+    one: RankedMap, few: Sample, ridge: float | str, deadline: Deadline
+) -> tuple[RankedMap, Tensor]:
     """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
     again = one._replace(features=as_features(one.features)[0])
     phi = again.features.fit_transform(few.X, sample_weight=few.weights)
     rows = Rows(phi, few.y, **few.common)
     inputs = FitInputs(rows, rows, few.objective, None, few.unit)
-    best = lowest_error(list(fit_ridges(again, inputs, "auto", deadline)))
+    best = lowest_error(list(fit_ridges(again, inputs, ridge, deadline)))
     losses = best.rows.averaged(few.objective.loss.of_predictions(best.predictions, few.y))
     return one._replace(start=best.ridge, error=best.error, phi=None, chosen=True), losses
 

@@ -104,7 +104,7 @@ def search_models(
     ranking: list[tuple[str, float]] = []
     interrupted = False
     table = training_table(sample, folds) if members and stack else None
-    others: list[MemberFit] = []
+    trained: list[tuple[int, MemberFit]] = []
     count = min(len(maps), kept_count(len(y), objective) + 1)
     size = TableSize(len(y), sample.columns, outputs, objective.loss.has_classes)
     widths = [one.width(size.rows, size.columns) for one in maps[-count:]]
@@ -125,7 +125,8 @@ def search_models(
                     note = f"{fit.features.name}, lowest error {lowest:.4g}"
                     advance(1 + round(FITS * count * share), note)
                 if table is not None:
-                    others += train_members(members, table, seed, deadline)
+                    fitted = [one.predictions for one in selected_fits(fits)]
+                    trained += train_members(members, table, fitted, seed, deadline)
             except KeyboardInterrupt:
                 if not fits:
                     raise
@@ -133,7 +134,8 @@ def search_models(
         result = mix(
             objective, fits, folds,
             stack=stack, seed=seed, ranking=tuple(ranking), interrupted=interrupted,
-            others=others, table=table,
+            others=[one for _, one in sorted(trained, key=lambda pair: pair[0])],
+            table=table,
         )  # fmt: skip
     return replace(result, skipped=tuple(deadline.left_out))
 

@@ -63,7 +63,7 @@ def stack_weights(
         tensor([0.7000, 0.3000])
     """
     if not loss.has_classes:
-        return _least_squares(predictions, y, shares)
+        return least_squares_weights(predictions, y, shares)
     own = _label_probabilities(predictions, y).clamp_min(LEAST).unsqueeze(0)
     every = torch.ones(1, len(predictions), dtype=torch.bool)
     return _maximum_likelihood(own, shares.unsqueeze(0), extra, every, prior, reference)[0]
@@ -101,8 +101,8 @@ def _maximum_likelihood(
     return towards_reference(weights, own, shares, extra, reference)
 
 
-def _least_squares(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
-    """Non-negative least squares with a heavy row that makes the sum 1."""
+def least_squares_weights(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+    """Weights of a mixture by non-negative least squares with a heavy row: their sum is 1."""
     from scipy.optimize import nnls
 
     # the residual of the mixture is the mixture of these residuals
@@ -178,7 +178,7 @@ def cross_fitted_weights(
         weights = predictions.new_zeros(count, members)
         for fold, (may, own) in enumerate(zip(usable, held, strict=True)):
             others = predictions if fold_predictions is None else fold_predictions[:, fold]
-            weights[fold, may] = _least_squares(others[may][:, ~own], y[~own], shares[~own])
+            weights[fold, may] = least_squares_weights(others[may][:, ~own], y[~own], shares[~own])
     else:
         others = predictions.unsqueeze(1) if fold_predictions is None else fold_predictions
         own = _label_probabilities(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
