@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from decoupled_descent.networks.path.curvature import FactoredMatrix, Parts, assemble
@@ -93,6 +94,8 @@ def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
     """Move the run with all rows, and those without each of the groups that are followed."""
     rate, followed = problem.rate, problem.followed
     at = _expand(problem, path.beta)
+    if not (at.gradient.isfinite().all() and math.isfinite(at.value + at.scale)):
+        return path, _unknown(problem, path, at)
     move = _move(problem, path, at)
     betas = path.beta + path.differences
     refined = at.expansion.exact  # else A'₋ᵢ is not its second derivative
@@ -123,6 +126,16 @@ def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
     left_out = outputs[followed.group, followed.rows]
     fitted = at.outputs[followed.rows]
     return following, Report(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
+
+
+def _unknown(problem: PathProblem, path: Trajectory, at: _At) -> Report:
+    """The report where the loss or its derivatives are not finite: from here there is no step."""
+    followed, nan = problem.followed, math.nan
+    own = at.outputs[followed.rows]
+    moved = own.new_full((followed.count, *own.shape), nan)
+    lost = torch.ones(followed.count, dtype=torch.bool)
+    numbers = (nan, path.damping, nan, nan, nan, nan)
+    return Report(torch.full_like(own, nan), *numbers, own, moved, lost)
 
 
 class _At(NamedTuple):
