@@ -64,8 +64,8 @@ def evaluate(
             the number of rows (or groups) on every one is refitted once.
         time: The time of each row, numbers or dates. The error is then that of rows after the last
             one: clones that are fitted to the past predict the later half, piece by piece.
-        time_limit: For how many seconds a search whose candidates have no formula may be repeated in folds, by
-            the times of its own fits: ten folds if they fit, otherwise fewer.
+        time_limit: For how many seconds a search whose candidates have no formula may be repeated
+            in folds, by the times of its own fits: ten folds if there is time, otherwise fewer.
         predictions: Instead of a model: predictions of rows by models that did not see them, such
             as those out of fold. Probabilities, classes or numbers; or a dictionary of these by
             the names of models, of which the best is chosen. With X, some predictions of training
