@@ -25,7 +25,8 @@ REMEDIES = (
 )
 #: Copies of rows err alike if the mean cosine of their slopes is above this.
 ALIKE = 0.5
-#: Losses of a model on its own rows above those of the folds are no chance from so many stderrs on.
+#: Losses of a model on its own rows above those of the folds, in stderrs: small networks that stop
+#: early on a tenth of 100 rows have up to 3.8 in 26 fits.
 WORSE = 4
 
 
@@ -172,7 +173,7 @@ OF_EVALUATIONS = (
         "sklearn.model_selection.cross_val_predict",
     ),
     Check(
-        name="rows of the fit", measure=_noted("worse_than_folds"), alarm=WORSE,
+        name="rows of the fit", measure=_noted("worse_than_folds"), caution=WORSE,
         question="Was the model fitted to these rows?",
         meaning="The model predicts these rows worse than models that were not fitted to them. It "
         "was fitted to other rows, to other labels, or its training failed.",
