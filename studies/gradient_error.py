@@ -11,7 +11,7 @@ import torch
 
 import decoupled_descent as dd
 
-DRAWS, SIZE = 20, 1000
+DRAWS, SIZE = 60, 1000
 
 
 def problems() -> dict[str, tuple[dd.GaussianMixture, dd.Objective, dd.GradientDescent, int]]:
@@ -28,6 +28,11 @@ def problems() -> dict[str, tuple[dd.GaussianMixture, dd.Objective, dd.GradientD
         ),
         "flipped classes, logistic": (
             flipped, dd.Objective(dd.heads.Linear(), "logistic"), gd(0.5, estimate=True), 80,
+        ),
+        "regression": (
+            dd.mixtures.discrete_regression(SIZE, response_noise=1.0),
+            dd.Objective(dd.heads.Linear(), "squared"),
+            gd(0.1, estimate=True), 80,
         ),
         "XOR": (xor, dd.Objective(product, "logistic"), gd(0.05, estimate=True), 80),
         "XOR, momentum": (
@@ -140,17 +145,22 @@ def literal() -> None:
 
 
 def times() -> None:
-    """Processor time of 100 steps with the estimate, in units of that without it."""
-    print("\n| n = d | units | time / time without the estimate |\n|---|---|---|")
+    """Processor time with the estimate, in units of that without it."""
+    print("\n| n = d | time / time without the estimate, 100 steps | 200 steps | 400 steps |")
+    print("|---|---|---|---|")
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
     for size in (1000, 2000, 4000):
         X, y = dd.mixtures.xor(size, 4.0).sample(size, seed=0)
-        seconds = []
-        for algorithm in (dd.GradientDescent(0.05), dd.GradientDescent(0.05, estimate=True)) * 2:
-            start = time.process_time()
-            dd.fit(X, y, objective, algorithm, 100, progress=False)
-            seconds.append(time.process_time() - start)
-        print(f"| {size} | 2 | {seconds[3] / seconds[2]:.1f} |")
+        ratios = []
+        for steps in (100, 200, 400):
+            seconds = []
+            for estimate in (False, True) * 2:
+                start = time.process_time()
+                algorithm = dd.GradientDescent(0.05, estimate=estimate)
+                dd.fit(X, y, objective, algorithm, steps, progress=False)
+                seconds.append(time.process_time() - start)
+            ratios.append(seconds[3] / seconds[2])
+        print(f"| {size} | " + " | ".join(f"{ratio:.1f}" for ratio in ratios) + " |")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def test_it_is_the_recursion(name):
     theta, seen = normal(2, D, seed=3), []
     algorithm = dd.GradientDescent(**options, head_lr=0, estimate=True)
     run = dd.fit(X, y, objective, algorithm, STEPS, theta=theta, callbacks=lambda s: seen.append(s))
-    plain, new = corrected_preactivations(
+    plain, new, uneven = corrected_preactivations(
         X.numpy(), *derivatives(y), theta.T.numpy(), STEPS, 0.3, **expected
     )
     result = torch.stack([step.info.preactivations for step in seen]).numpy()
@@ -96,6 +96,52 @@ def test_it_is_the_recursion(name):
         losses = objective.losses(torch.tensor(h), y, step.state.head)
         assert float(error) == pytest.approx(float(losses.mean()), rel=1e-10)
     assert run.estimated_test_error.tolist() == [step.train_error for step in seen]
+    for h, each, step, factor in zip(plain, new, seen, uneven, strict=True):
+        slopes = np.array([derivatives(y)[0](i, each[i]) for i in range(N)])
+        overlap = (each - h).T @ slopes / N
+        expected_pairs = factor * np.sum(overlap * overlap.T) / D
+        assert float(step.info.pairs) == pytest.approx(expected_pairs, rel=1e-9, abs=1e-14)
+
+
+def test_groups_of_steps_change_little(monkeypatch):
+    monkeypatch.setattr(responses, "BYTES", 2**30)  # follow the same rows in both
+    X, y = dd.mixtures.flipped_classes(300, 1.5, labels=(0.0, 1.0)).sample(300, seed=0)
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    rule = dd.rules.SGD(0.3, momentum=0.5)
+    for options in ({"lr": 0.5}, {"lr": 0.3, "rule": rule}, {"lr": 0.2, "batch_size": 100}):
+        algorithm = dd.GradientDescent(**options, estimate=True)
+        grouped = dd.fit(X, y, objective, algorithm, 61)
+        with monkeypatch.context() as patch:
+            patch.setattr(responses, "ALONE", 1000)
+            single = dd.fit(X, y, objective, algorithm, 61)
+        assert len(grouped.state.responses.sizes) < 40 < len(single.state.responses.sizes)
+        assert int(grouped.state.responses.sizes.sum()) == int(single.state.responses.sizes.sum())
+        gap = (grouped.estimated_test_error - single.estimated_test_error).abs()
+        errors = single.train_error_stderr
+        assert 0 < float((gap / errors).max()) < 0.02
+        ratio = grouped.train_error_stderr / errors
+        assert float((ratio - 1).abs().max()) < 0.02
+
+
+def test_the_unevenness_is_that_of_the_response_matrix():
+    """R, d × d, of the run itself: mean square of its eigenvalues over the square of their mean."""
+    d, steps, lr = 150, 30, 0.5
+    mixture = dd.mixtures.flipped_classes(d, 1.5, labels=(0.0, 1.0))
+    objective, differences = dd.Objective(dd.heads.Linear(), "logistic"), []
+    for seed in range(12):
+        X, y = (part.double() for part in mixture.sample(d, seed=seed))
+        seen = []
+        dd.fit(X, y, objective, dd.GradientDescent(lr, estimate=True), steps, seed=seed,
+               callbacks=lambda step, seen=seen: seen.append(step.state))  # fmt: skip
+        moved = torch.zeros(d, d).double()
+        for state in seen[:-1]:
+            p = (X @ state.theta[0]).sigmoid()
+            length = (p - y).square().mean().sqrt()
+            moved = moved - lr * (X.T @ ((p * (1 - p)).unsqueeze(1) * (X @ moved)))
+            moved = moved - lr * length * torch.eye(d).double()
+        literal = float(moved.square().sum() / d / (moved.trace() / d) ** 2)
+        differences.append(float(responses.unevenness(seen[-1].responses)) / literal - 1)
+    assert abs(np.mean(differences)) < 3 * np.std(differences, ddof=1) / 12**0.5 + 1 / d
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 5}], ids=["all rows", "batches"])
@@ -338,5 +384,3 @@ def test_options_that_do_not_go_together():
     exact = dd.Objective(dd.heads.Linear(), "absolute", curvature="autodiff")
     with pytest.raises(ValueError, match="needs the curvature of the loss"):
         dd.fit(X, y, exact, dd.GradientDescent(0.1, estimate=True), 3)
-    with pytest.raises(ValueError, match="state evolution follows linear rules only"):
-        dd.StateEvolution(dd.mixtures.xor(20, 4.0), objective, dd.GradientDescent(0.1, prox=prox))

@@ -6,8 +6,10 @@ import numpy as np
 def corrected_preactivations(X, gradient, bend, theta, steps, lr, damping=1.0, spectrum=(1.0,),
                              shares=None, momentum=0.0, prox=None, slope=None,
                              accelerated=False):  # fmt: skip
-    """h_t and h_t − w Σ_s A_ts ĥ_s of every step, each of shape (T, n, L).
+    """h_t and h_t − w Σ_s A_ts ĥ_s of every step, each of shape (T, n, L), and the unevenness.
 
+    The last is, for every step, the mean square of the eigenvalues of the responses to a row whose
+    direction has the root mean square length of the others, over the square of their mean.
     ``gradient(i, h)`` and ``bend(i, h)`` are ∇Ψ and ∇²Ψ of row i, ``theta`` has shape (d, L). With
     ``prox`` and its derivative ``slope``, θ ↦ (d, L), ``spectrum`` has a value for every column.
     ``accelerated`` extrapolates as FISTA does.
@@ -54,4 +56,32 @@ def corrected_preactivations(X, gradient, bend, theta, steps, lr, damping=1.0, s
                 befores[k][s] = change
         kept = descended if prox is None else prox(descended)
         theta, before = kept + further * (kept - before), kept
-    return np.array(plain), np.array(corrected)
+    lengths = [np.sqrt(np.mean(hat**2)) for hat in hats]
+    uneven = unevenness(spectrum, A, D, lengths, shares, n / d, L)
+    return np.array(plain), np.array(corrected), np.array(uneven)
+
+
+def unevenness(spectrum, A, D, lengths, shares, ratio, L):
+    """W_tt over the square of the mean response, for every step."""
+    driven, W, result, steps, n = {}, {}, [], len(lengths), len(shares)
+    for t in range(steps):
+        for s in range(t + 1):
+            W[t, s] = np.zeros((L, L))
+            for c, a in zip(spectrum, A, strict=True):
+                for p in range(t):
+                    for q in range(s):
+                        W[t, s] += c**2 * a[t, p] @ driven[p, q] @ a[s, q].T / len(spectrum)
+            W[s, t] = W[t, s].T
+        mean = sum((c * a[t, s] * lengths[s] for c, a in zip(spectrum, A, strict=True)
+                    for s in range(t)), np.zeros((L, L))) / len(spectrum)  # fmt: skip
+        result.append(np.trace(W[t, t]) / np.sum(mean**2) if t else 0.0)
+        for s in range(t + 1):
+            total = lengths[t] * lengths[s] * np.eye(L)
+            for i in range(n):
+                for p in range(t + 1):
+                    for q in range(s + 1):
+                        total = total + (
+                            ratio / n * shares[i] * D[i, t, p] @ W[p, q] @ D[i, s, q].T
+                        )
+            driven[t, s], driven[s, t] = total, total.T
+    return result

@@ -7,6 +7,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.datasets.responses import Noisy
 from tests.oracles import mean_field as oracle
+from tests.problems import normal
 
 from . import problems
 from .test_recursion import Momentum
@@ -187,3 +188,106 @@ def test_what_is_not_possible_is_refused():
         dd.theory.taylor_terms(theory.run(3))
     with pytest.raises(ValueError, match="without a correction"):
         dd.theory.fixed_point(theory)
+
+
+SPARSE_D = 400
+
+
+def sparse_classes():
+    """Two classes whose means differ in a tenth of the columns."""
+    mean = torch.zeros(SPARSE_D, dtype=torch.float64)
+    mean[:40] = 8 * normal(40, seed=2)
+    return dd.GaussianMixture(torch.stack([mean, -mean]), [0.5, 0.5], responses=[0.0, 1.0])
+
+
+def hinge(outputs, y):
+    return (1 - (2 * y - 1) * outputs.reshape(y.shape)).clamp(min=0)
+
+
+LOGISTIC = dd.Objective(dd.heads.Linear(), "logistic")
+HINGE = dd.Objective(dd.heads.Linear(), hinge, curvature="smoothed")
+MAPPED = {
+    "ista": (LOGISTIC, {"lr": 0.5, "prox": dd.prox.SoftThreshold(0.15)}),
+    "fista": (LOGISTIC, {"lr": 0.3, "prox": dd.prox.SoftThreshold(0.1), "accelerated": True}),
+    "box": (LOGISTIC, {"lr": 0.5, "prox": dd.prox.Box(-0.5, 0.5)}),
+    "ista, batches": (
+        LOGISTIC,
+        {"lr": 0.3, "prox": dd.prox.SoftThreshold(0.15), "batch_size": 100},
+    ),
+    "hinge": (HINGE, {"lr": 0.1}),
+    "hinge, box": (HINGE, {"lr": 0.2, "prox": dd.prox.Box(-0.5, 0.5)}),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_maps_of_theta_and_kinks_against_runs(name):
+    """Sixteen independent runs; z at all steps together, which depend on each other."""
+    objective, options = MAPPED[name]
+    mixture, algorithm, theta = sparse_classes(), dd.GradientDescent(**options), normal(1, SPARSE_D)
+    limit = dd.StateEvolution(mixture, objective, algorithm, paths=2048, randomisations=4)
+    limit = limit.run(12, theta)
+    errors = []
+    for seed in range(16):
+        rows = mixture.sample(SPARSE_D, seed, torch.float64)
+        test = mixture.sample(4000, 100 + seed, torch.float64)
+        run = dd.fit(*rows, objective, algorithm, 12, theta=theta, test=test)
+        errors.append(torch.stack([run.train_error, run.test_error]).double())
+    expected = torch.stack([limit.train_error, limit.test_error])
+    sampled = torch.stack([limit.stderr["train_error"], limit.stderr["test_error"]])
+    each = torch.stack(errors)
+    stderr = (each.var(0) / 16 + sampled.square()).sqrt()
+    z = ((each.mean(0) - expected) / stderr)[:, 1:]
+    assert float(z.abs().max()) < 4.5
+    assert float(expected[1, -1] - expected[0, -1]) > 5 * float(stderr[:, -1].max())
+
+
+def test_a_ridge_map_is_damping():
+    """θ ↦ θ/(1 + ηλ) is linear: coordinates without sampling say the same."""
+    theta, mixture = normal(1, SPARSE_D), sparse_classes()
+    mapped = dd.GradientDescent(0.4, prox=dd.prox.Ridge(0.25))
+    linear = dd.GradientDescent(0.4 / 1.1, 1 / 1.1)
+    options = {"paths": 1024, "randomisations": 4}
+    ours = dd.StateEvolution(mixture, LINEAR, mapped, **options).run(10, theta)
+    theirs = dd.StateEvolution(mixture, LINEAR, linear, **options).run(10, theta)
+    np.testing.assert_allclose(ours.train_error, theirs.train_error, rtol=1e-9)
+    np.testing.assert_allclose(ours.test_error, theirs.test_error, rtol=1e-9)
+
+
+def test_ista_ends_at_the_lasso_of_bayati_and_montanari():
+    """1008.2581: τ² = σ² + E η(τZ; aτ)²/δ and λ = aτ (1 − P(|Z| > a)/δ), without a signal."""
+    from scipy import optimize, stats
+
+    ratio, sigma, penalty = 2.0, 1.0, 0.3
+
+    def level(a):
+        squares = 2 * ((1 + a * a) * stats.norm.sf(a) - a * stats.norm.pdf(a))
+        return sigma / np.sqrt(1 - squares / ratio)
+
+    def gap(a):
+        slack = 1 - 2 * stats.norm.sf(a) / ratio
+        return a * level(a) * slack - penalty / ratio**0.5
+
+    a = optimize.brentq(gap, 0.01, 5)
+    tau, slack = level(a), 1 - 2 * stats.norm.sf(a) / ratio
+    mixture = dd.GaussianMixture(torch.zeros(1, 64), [1.0], responses=[Noisy(0.0, sigma)])
+    algorithm = dd.GradientDescent(0.3, prox=dd.prox.SoftThreshold(penalty))
+    theory = dd.StateEvolution(mixture, LINEAR, algorithm, ratio, paths=4096, randomisations=4)
+    result = theory.run(50, torch.zeros(1, 64))
+    for name, expected in (("test_error", tau**2 / 2), ("train_error", (tau * slack) ** 2 / 2)):
+        value, stderr = float(getattr(result, name)[-1]), float(result.stderr[name][-1])
+        assert abs(value - expected) < 5 * stderr + 1e-6
+        assert stderr < 2e-3 * expected
+
+
+def test_a_map_of_theta_needs_its_entries():
+    algorithm = dd.GradientDescent(0.4, prox=dd.prox.SoftThreshold(0.1))
+    limits = dd.theory.MixtureLimit([[1.0]], [1.0], [0.0])
+    with pytest.raises(ValueError, match="pass a GaussianMixture instead of a MixtureLimit"):
+        dd.StateEvolution(limits, LINEAR, algorithm).run(3)
+    theory = dd.StateEvolution(sparse_classes(), LINEAR, algorithm)
+    with pytest.raises(ValueError, match="pass theta instead of alignment and overlap"):
+        theory.run(3, overlap=torch.eye(1))
+    with pytest.raises(ValueError, match="and leave rows and covariance out"):
+        theory.run(3, rows=400)
+    with pytest.raises(ValueError, match="no batch_size and no prox"):
+        dd.theory.finite_size(theory, 100, 3)

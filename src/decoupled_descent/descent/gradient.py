@@ -185,12 +185,13 @@ class GradientDescent(Batched):
         """The losses of all rows as if they were new: at h + M, M = −Σ_s A_ts ĥ_s."""
         own = state.responses
         assert own is not None
-        memory = -responses.influence(own) @ own.past
+        memory = -responses.own_part(own)
         if (shares := self._noise.shares_of(rows)) is not None:
             memory = memory * shares
         h = info.preactivations + memory.T
         at = bound.derivatives(h, rows.y, state.head, jacobian=False, head=False)
-        pairs = self._noise.pair_variance(memory @ at.direction, rows)
+        overlap = memory @ at.direction / rows.n
+        pairs = (overlap * overlap.T).sum() * (responses.unevenness(own) / rows.d)
         return Info(at.loss, h, None, pairs=pairs, fitted=float(info.losses.mean()))
 
     def _respond(
@@ -249,9 +250,5 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
-        if self._proximal is not None:
-            raise ValueError(
-                f"prox={self.prox!r}, accelerated={self.accelerated!r}: state evolution follows "
-                "linear rules only; leave them out (rules.SGD has weight decay and momentum)"
-            )
-        return LimitStep(corrected=False, batch_size=self.batch_size)
+        entrywise = self.prox is not None
+        return LimitStep(corrected=False, batch_size=self.batch_size, entrywise=entrywise)

@@ -24,8 +24,7 @@ class Info(NamedTuple):
 
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
-        preactivations: h, shape (n, L). :class:`DecoupledNewton` leaves rows out of the outputs of
-            heads that are not linear, and has these here, shape (n, K).
+        preactivations: h, shape (n, L).
         jacobian: J̄, shape (L, L); None for algorithms without one.
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.
@@ -77,6 +76,7 @@ class LimitStep(NamedTuple):
         corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
             new rows; gradient descent does not.
         batch_size: Rows per update; a pass has n/batch_size updates. None for all rows.
+        entrywise: Whether an update maps every entry of θ by a function that is not linear.
         hessian_damping: δ if the direction is multiplied by ``(|J̄| + δ I)⁻¹``, else None.
     """
 
@@ -87,6 +87,7 @@ class LimitStep(NamedTuple):
     covariance: Tensor | None = None
     corrected: bool = True
     batch_size: int | None = None
+    entrywise: bool = False
     hessian_damping: float | None = None
 
     @property

@@ -51,7 +51,7 @@ def of_predictions(
 
     def checked(one: Evaluation) -> Evaluation:
         task = Task(X, y, one.labels, one.kind, one.classes, one.weights)
-        notes = {"fitted": is_fitted(one, task), "unknown_origin": float(not out_of_fold)}
+        notes = {"in_sample": is_fitted(one, task), "unknown_origin": float(not out_of_fold)}
         found = None if X is None else leak(task)
         return replace(one, notes=notes, given=() if found is None else (found,))
 

@@ -113,10 +113,10 @@ def finite_size(
     n, replications = whole_number("n", n), whole_number("replications", replications, 2)
     size = min(n, SIZE) if size is None else whole_number("size", size, 2)
     summed = theory.algorithm.reduction != "mean" and theory.step.batch_size is None
-    if theory.covariance is not None or not summed:
+    if theory.covariance is not None or theory.step.entrywise or not summed:
         raise ValueError(
-            "finite_size needs covariance=None, reduction='sum' and no batch_size: otherwise small "
-            "runs do not stand for large ones; repeat the run instead"
+            "finite_size needs covariance=None, reduction='sum', no batch_size and no prox: "
+            "otherwise small runs do not stand for large ones; repeat the run instead"
         )
     evolution = theory.run(steps, theta, alignment=alignment, overlap=overlap, progress=progress)
     mixture, start = _small(theory, theta, alignment, overlap, max(2, round(size / theory.ratio)))

@@ -21,7 +21,7 @@ from decoupled_descent.theory.batches import path_factors
 from decoupled_descent.theory.gaussian import Normals, psd_root
 from decoupled_descent.theory.laws import check_theta
 from decoupled_descent.theory.populations import Population, sampled_population
-from decoupled_descent.theory.reused_noise import ReusedNoise
+from decoupled_descent.theory.reused_noise import Basis, ReusedNoise
 from decoupled_descent.theory.ridge import CovarianceGeometry, Start, rotated
 
 if TYPE_CHECKING:
@@ -47,6 +47,31 @@ class Axes(NamedTuple):
         root = geometry.spectrum.sqrt().repeat(means.shape[1] // points)
         weights = torch.full_like(root, 1 / points)
         return cls(means, root, weights, points, start[0][0].numel()), theta
+
+
+class Columns:
+    r"""The columns of the rows themselves, for steps that map every entry of θ.
+
+    N samples of (entries of the means, entry of θ_1) have the weights 1/N. A new direction e has
+    one independent normal per sample. Coordinates would not do: a map of entries has a meaning for
+    entries only.
+    """
+
+    def __init__(self, means: Tensor, theta: Tensor, samples: int, rank: int, seed: int) -> None:
+        d = means.shape[1]
+        every = torch.arange(d).repeat(max(1, math.ceil(samples / (2 * d)))).repeat(2)
+        self.means, self.theta = means[:, every], theta[:, every]
+        self.root = torch.ones(len(every), dtype=torch.float64)
+        self.weights = self.root / len(every)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.frame = Basis(self.weights, len(means) + len(theta) + 2 * rank)
+        self.frame.add(self.means)
+
+    def fresh(self, width: int, known: Tensor) -> Tensor:
+        """Unit vectors orthogonal to the known ones and to all before, shape (width, N)."""
+        self.frame.add(known)
+        drawn = torch.randn((width, len(self.root) // 2), generator=self.generator).double()
+        return self.frame.add(torch.cat([drawn, -drawn], 1))
 
 
 class Fluctuations(NamedTuple):
@@ -108,8 +133,13 @@ class ReuseTrajectory:
         model = self.model = theory.model(len(start[1]))
         self.nodes = theory.nodes(model.width, seed)
         rank = steps * model.width
-        require_linear(self.algorithm.update, torch.eye(model.width, dtype=torch.float64))
-        self.axes, self.theta = Axes.of(theory.geometry, start, rank)
+        self.axes: Axes | Columns
+        if theory.step.entrywise:
+            self.axes = Columns(*start, theory.paths, rank, seed)
+            self.theta = self.axes.theta
+        else:
+            require_linear(self.algorithm.update, torch.eye(model.width, dtype=torch.float64))
+            self.axes, self.theta = Axes.of(theory.geometry, start, rank)
         self.slots = self.algorithm.update.slots(self.theta)
         normals = Normals(theory.paths, rank, seed, auxiliary=2)
         population = self.population = sampled_population(model.mixture, normals)
@@ -160,12 +190,15 @@ class ReuseTrajectory:
 
     def _fresh(self, t: int) -> Tensor:
         """Unit vectors in new directions, one per unit."""
-        width, fresh, spanned = self.model.width, torch.zeros_like(self.theta), self.axes.spanned
+        width, axes = self.model.width, self.axes
+        if isinstance(axes, Columns):
+            return axes.fresh(width, self.noise.right.vectors)
+        fresh, spanned = torch.zeros_like(self.theta), axes.spanned
         if self.fluctuations.spread:
             drawn = torch.randn((width, spanned), generator=self.fluctuations.generator).double()
             fresh[:, :spanned] = self.fluctuations.spread * drawn
             fresh = self.noise.right.rest(fresh)
-        own = torch.eye(width, dtype=torch.float64).repeat_interleave(self.axes.points, 1)
+        own = torch.eye(width, dtype=torch.float64).repeat_interleave(axes.points, 1)
         first = spanned + t * own.shape[1]
         fresh[:, first : first + own.shape[1]] = own
         return fresh

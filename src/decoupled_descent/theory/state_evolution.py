@@ -20,6 +20,7 @@ from decoupled_descent.theory.laws import (
     MixtureLaw,
     as_limit,
     check_limits,
+    check_theta,
     head_parameters,
     on_cpu,
 )
@@ -175,14 +176,25 @@ class StateEvolution:
                 f"rows={rows!r}: fluctuations are known for GradientDescent without covariance "
                 "only; leave rows out, or see theory.finite_size"
             )
+        if self.step.entrywise and any(
+            given is not None for given in (rows, alignment, overlap, self.covariance)
+        ):
+            raise ValueError(
+                "prox acts on the entries of theta: pass theta instead of alignment and overlap, "
+                "and leave rows and covariance out"
+            )
         if self.step.corrected:
             makers = self._corrected(updates, start, parameters, scale, sizes)
         else:
             size = None if rows is None else whole_number("rows", rows)
-            first = coordinates(self.geometry, start, theta)
+            seeds = self._path_seeds()
+            if self.step.entrywise:
+                firsts = [self._entries(start, theta, seed) for seed in seeds]
+            else:
+                firsts = [coordinates(self.geometry, start, theta)] * len(seeds)
             reused += [
                 partial(ReuseTrajectory, self, updates, first, parameters, scale, seed, size)
-                for seed in self._path_seeds()
+                for first, seed in zip(firsts, seeds, strict=True)
             ]
         trajectories = (make() for make in makers)
         quantities = follow(trajectories, len(makers), updates, progress, every=len(sizes))
@@ -199,6 +211,19 @@ class StateEvolution:
         if len(sizes) > 1:
             masks = batch_masks(sizes, self.rows(), updates)
         return [partial(Trajectory, *common, make, masks) for make in engines]
+
+    def _entries(self, start: Start, theta: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+        """The entries of the means and of θ_1, which is drawn if it is not given."""
+        if self.mixture.means is None:
+            raise ValueError(
+                "prox acts on the entries of theta, so that state evolution needs those of the "
+                "means: pass a GaussianMixture instead of a MixtureLimit"
+            )
+        if theta is None:
+            generator = torch.Generator().manual_seed(seed)
+            shape = (len(start.overlap), self.mixture.means.shape[1])
+            theta = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return check_theta(self.mixture, theta)
 
     def batch_sizes(self) -> list[int]:
         """Rows of the batches of a pass; a single one without mini-batches."""

@@ -165,7 +165,7 @@ OF_EVALUATIONS = (
         "--out-of-fold",
     ),
     Check(
-        name="predictions of training rows", measure=_noted("fitted"), alarm=0.5,
+        name="predictions of training rows", measure=_noted("in_sample"), alarm=0.5,
         question="Do the predictions show that the model was fitted to these rows?",
         meaning="The model was fitted to these labels: the predictions repeat them, or their "
         "errors are orthogonal to all columns, as only those of training rows are.",
