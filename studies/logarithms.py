@@ -16,7 +16,7 @@ from tables import _rows, load, prepared
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.findings import logarithm_helps
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 
 ROWS, MOST = 150, 2000
 FEATURES = ["linear", "rbf(1)", "laplace(1)"]
@@ -56,7 +56,7 @@ def compared(X, y, fresh, truth):
         for log in (False, True)
     ]
     plain, log = (np.median(np.abs(model.predict(fresh) - truth)) for model in models)
-    given = Prepared(X, y, None, "regression", [])
+    given = TrainingTable(X, y, None, "regression", [])
     return f"{log / plain:.2f}{'*' * logarithm_helps(given, models[0])}"
 
 

@@ -93,7 +93,7 @@ def measure(rows, options):
     losses = tables.row_losses(task, truth, predicted)
     shares = defaultdict(float)
     for other in model.mixture_.others:
-        shares[other.model.recipe] += other.share
+        shares[other.model.name.partition("(")[0]] += other.share
     record = {
         "task": task,
         "estimate": model.estimated_test_error_,

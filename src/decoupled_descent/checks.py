@@ -6,13 +6,12 @@ import math
 import re
 import sys
 from collections.abc import Iterable
+from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
-#: The names of the estimated scores, by task.
-SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 #: Verdicts on an estimate, from good to bad.
 VERDICTS = ("trust", "caution", "do not trust")
 #: Up to this many different whole numbers are classes, for the estimators and for tables …
@@ -21,6 +20,23 @@ LIKELY_CLASSES = 20
 ROWS_PER_CLASS = 10
 #: Control characters of terminals, and characters that reverse the direction of text.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Target(StrEnum):
+    """What a model predicts, by the name that users give it."""
+
+    CLASSES = "classification"
+    NUMBERS = "regression"
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether classes are predicted, not numbers."""
+        return self is Target.CLASSES
+
+    @property
+    def score(self) -> str:
+        """The name of the estimated score."""
+        return "estimated_accuracy_" if self.has_classes else "estimated_r2_"
 
 
 def standard_error(values: Any) -> Any:

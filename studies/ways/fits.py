@@ -180,7 +180,7 @@ def many_predictions():
         rng = np.random.default_rng(seed)
         y = rng.integers(0, 2, 100)
         tried = {str(k): rng.integers(0, 2, 100) for k in range(200)}
-        evaluation = dd.evaluate(predictions=tried, y=y)
+        evaluation = dd.evaluate(predictions=tried, y=y, out_of_fold=True)
         z.append((evaluation.error - 0.5) / evaluation.stderr)
         verdicts.append(evaluation.verdict)
     return several(z, verdicts)

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from sklearn.svm import SVC
 
 import decoupled_descent as dd
-from tests.evaluation.families.problems import by_refits, selection
+from decoupled_descent.evaluation.difference import CERTAIN, Difference
+from decoupled_descent.evaluation.inputs import foreign_model
+from tests.evaluation.families.problems import by_refits, classes, selection
 
 
 def test_all_refits_are_literal_leave_one_out():
@@ -36,3 +39,32 @@ def test_the_variance_of_few_refits_is_in_the_standard_error():
     assert few.stderr > 1.2 * formula.stderr
     assert few.verdict != "trust"
     assert any("too few to say by how much" in reason for reason in few.reasons)
+
+
+def test_the_most_doubtful_rows_are_refitted_in_order():
+    X, y = classes(60)
+    foreign = foreign_model(SVC().fit(X, y), X, y)
+    doubt = np.linspace(1, 0, 60)
+    work = Difference(foreign, np.zeros(60), doubt)
+    work.draw(4)
+    assert {0, 1, 2} <= set(work.literal)
+    assert len(work.draws) == 1
+    work.draw(6)
+    assert set(range(CERTAIN)) <= set(work.literal)
+    assert len(work.draws) == 3
+
+
+def test_doubtful_rows_that_wait_are_not_enough():
+    """One of three changed: four more may change in proportion to their doubts."""
+    X, y = classes(60)
+    foreign = foreign_model(SVC().fit(X, y), X, y)
+    work = Difference(foreign, np.zeros(60), np.linspace(1, 0, 60))
+    work.draw(4)
+    losses = iter([1.0, 0.0, 0.0, 0.0])
+    found = work.correction(lambda said, rows: np.array([next(losses)]))
+    assert found.shift == pytest.approx(1 / 60)
+    doubt = np.linspace(1, 0, 60)
+    share = np.linalg.norm(doubt[3:CERTAIN]) / np.linalg.norm(doubt[:3])
+    assert found.waiting == pytest.approx(share / 60)
+    assert not found.is_enough(0.05)
+    assert found.is_enough(0.2)

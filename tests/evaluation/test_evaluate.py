@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import decoupled_descent as dd
+from decoupled_descent.evaluation.difference import ENOUGH
 from tests.evaluation.families.problems import classes, numbers, selection
 
 X, y = numbers(100)
@@ -51,7 +52,7 @@ def test_a_right_formula_needs_few_refits():
     literal = dd.evaluate(model, A, label, refits=100)
     assert evaluation.refits <= 4
     assert evaluation.verdict == "trust"
-    assert abs(evaluation.error - literal.error) < 0.1 * literal.stderr
+    assert abs(evaluation.error - literal.error) < ENOUGH * literal.stderr
 
 
 def test_a_frame_with_text_through_a_column_transformer():
@@ -70,7 +71,7 @@ def test_a_frame_with_text_through_a_column_transformer():
     model.fit(frame, words, logisticregression__sample_weight=weights)
     weighted = dd.evaluate(model, frame, words, weights)
     literal = dd.evaluate(model, frame, words, weights, refits=100)
-    assert abs(weighted.error - literal.error) < 0.1 * literal.stderr
+    assert abs(weighted.error - literal.error) < ENOUGH * literal.stderr
 
 
 def test_sparse_rows():

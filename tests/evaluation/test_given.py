@@ -3,9 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import decoupled_descent as dd
+from tests.evaluation.families.problems import classes, numbers
 
 
 def predictions(n=200, seed=0, noise=1.0):
@@ -78,6 +81,59 @@ def test_all_pairs_are_compared():
 def test_wrong_predictions_get_one_line(given, message):
     with pytest.raises(ValueError, match=message):
         dd.evaluate(predictions=given, y=np.array(list("xyxy")))
+
+
+def status(evaluation, name):
+    return next((one.status for one in evaluation.findings if one.name == name), None)
+
+
+def test_predictions_are_trusted_on_your_word_alone():
+    y, p = predictions()
+    found = dd.evaluate(predictions=p, y=y)
+    assert found.verdict == "caution"
+    assert status(found, "origin of the predictions") == "caution"
+    assert "out_of_fold=True" in found.findings[0].advice
+    assert dd.evaluate(predictions=p, y=y, out_of_fold=True).verdict == "trust"
+    both = dd.evaluate(predictions={"a": p, "b": 1 - p}, y=y)
+    assert both.verdict == "caution"
+    assert dd.evaluate(predictions={"a": p, "b": 1 - p}, y=y, out_of_fold=True).verdict == "trust"
+
+
+@pytest.mark.parametrize("kind", ["least squares", "no intercept", "logistic", "repeated"])
+def test_predictions_of_training_rows_with_evidence(kind):
+    X, y = numbers(100)
+    if kind == "logistic":
+        X, y = classes(100)
+        p = LogisticRegression(C=np.inf, solver="newton-cholesky").fit(X, y).predict_proba(X)
+    else:
+        p = LinearRegression(fit_intercept=kind == "least squares").fit(X, y).predict(X)
+    given = y if kind == "repeated" else p
+    found = dd.evaluate(predictions=given, y=y, X=X, out_of_fold=True)
+    assert status(found, "predictions of training rows") == "alarm"
+    assert found.verdict == "do not trust"
+
+
+def test_predictions_out_of_fold_have_no_such_evidence():
+    """Leave-one-out residuals of least squares are nearly orthogonal to the columns."""
+    for seed in range(20):
+        X, y = numbers(100, seed=seed)
+        p = cross_val_predict(LinearRegression(), X, y, cv=LeaveOneOut())
+        assert dd.evaluate(predictions=p, y=y, X=X, out_of_fold=True).verdict == "trust"
+
+
+def test_a_column_that_knows_the_labels():
+    X, y = classes(100)
+    X[:, 0] = y
+    found = dd.evaluate(predictions=np.full(100, 0.5), y=y, X=X, out_of_fold=True)
+    assert status(found, "column that leaks the target") == "caution"
+
+
+def test_your_word_is_about_predictions():
+    X, y = numbers(100)
+    with pytest.raises(ValueError, match="which are missing"):
+        dd.evaluate(LinearRegression().fit(X, y), X, y, out_of_fold=True)
+    with pytest.raises(ValueError, match="X has 100 rows and y 99"):
+        dd.evaluate(predictions=y[1:], y=y[1:], X=X)
 
 
 def test_a_model_and_predictions_exclude_each_other():

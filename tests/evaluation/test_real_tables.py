@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -15,6 +16,8 @@ import decoupled_descent as dd
 from tests.real_data import real_data
 
 ROWS = 60
+#: This part of the sampling error is exceeded in this share of the cases.
+NEAR, SHARE = 0.25, 0.05
 #: Columns and labels of each table: an array, and classes or numbers.
 CLASSES = ["phoneme", "ionosphere", "spam", "vehicle", "crabs", "italypowerdemand"]
 NUMBERS = ["concrete", "biomass", "tecator"]
@@ -54,8 +57,8 @@ def test_formulas_and_refits_are_near_to_literal_leave_one_out():
         X, y = table(name)
         for family, model in (OF_NUMBERS if name in NUMBERS else OF_CLASSES).items():
             gaps[name, family] = gap(model, X, y)
-    far = {key: value for key, value in gaps.items() if not abs(value) <= 0.25}
+    far = {key: value for key, value in gaps.items() if not abs(value) <= NEAR}
     assert len(gaps) == 33
-    assert len(far) <= len(gaps) // 5, far
-    assert np.median(np.abs(list(gaps.values()))) < 0.05
-    assert abs(np.mean(list(gaps.values()))) < 0.1
+    assert len(far) <= binom.ppf(0.99, len(gaps), SHARE), far
+    every = np.array(list(gaps.values()))
+    assert abs(every.mean()) < 3 * every.std(ddof=1) / len(every) ** 0.5

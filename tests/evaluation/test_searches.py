@@ -29,3 +29,30 @@ def test_a_search_over_models_without_a_formula_is_repeated_in_folds():
     evaluation = dd.evaluate(search, A, label)
     assert evaluation.how == "folds"
     assert "no formula" in evaluation.reason
+
+
+def slow_search():
+    """A search that took 100 seconds, as it says."""
+    boosting = GradientBoostingClassifier(n_estimators=3, random_state=0)
+    search = GridSearchCV(boosting, {"max_depth": [1, 2]}, cv=3).fit(A, label)
+    search.cv_results_["mean_fit_time"] = np.array([10.0, 20.0])
+    search.cv_results_["mean_score_time"] = np.zeros(2)
+    search.refit_time_ = 10.0
+    return search
+
+
+def test_a_slow_search_is_repeated_as_often_as_time_allows():
+    search = slow_search()
+    evaluation = dd.evaluate(search, A, label)
+    assert (evaluation.how, evaluation.refits) == ("folds", 4)
+    assert "4 folds of the whole search in 600 seconds" in evaluation.reason
+    assert dd.evaluate(search, A, label, time_limit=1200).refits == 10
+
+
+def test_a_choice_that_is_not_in_the_error_is_said():
+    evaluation = dd.evaluate(slow_search(), A, label, time_limit=300)
+    best = dd.evaluate(slow_search().best_estimator_, A, label)
+    assert evaluation.error == pytest.approx(best.error)
+    assert evaluation.optimism is None
+    assert evaluation.verdict == "caution"
+    assert any("time_limit=" in one.advice for one in evaluation.findings)

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.leave_one_out.gauss_newton import GaussNewtonInfluence
 from decoupled_descent.leave_one_out.influence import BlockDiagonal
 from decoupled_descent.leave_one_out.kernel import KernelInfluence
 from decoupled_descent.leave_one_out.minimum import influence_of
@@ -89,7 +88,6 @@ CASES = [
     ("softmax", 3, KernelInfluence),
     ("softmax", 3, SoftmaxPrimal),
     ("full", 2, SoftmaxPrimal),
-    ("full", 2, GaussNewtonInfluence),
 ]
 
 
@@ -103,10 +101,6 @@ def make(kind, count, form, weighted, intercept):
     V = dense(features, bends, weights, intercept)
     if form is SoftmaxPrimal:
         return bends, SoftmaxPrimal(at, bends), V
-    if form is GaussNewtonInfluence:
-        values, vectors = torch.linalg.eigh(V.reshape(N * count, N * count))
-        half = (vectors * values.clamp_min(0).sqrt()).T.reshape(-1, N, count)
-        return bends, GaussNewtonInfluence(half), V
     V_at = influence_of(at, bends)
     if bends.rank_one is not None:
         assert type(V_at) is SoftmaxDual

@@ -7,13 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
-from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.leave_one_out import minimum, newton
 from decoupled_descent.leave_one_out.problem import Problem
-from decoupled_descent.objective.heads import Shift
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from decoupled_descent.training import StopReason
@@ -82,13 +80,6 @@ def test_rows_that_are_read_are_those_in_memory(loss, outputs, monkeypatch):
     torch.testing.assert_close(run.theta, selected.theta, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(run.best_losses, selected.best_losses, rtol=1e-8, atol=1e-9)
     assert run.last.info.notes == selected.last.info.notes
-
-
-def test_heads_with_weights_need_all_rows():
-    X, y = problem("logistic")
-    objective = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
-    with pytest.raises(ValueError, match="this needs all of X in memory"):
-        dd.fit(read(X, y), None, objective, dd.DecoupledNewton(1.0))
 
 
 # Squared loss: everything is exact.
@@ -244,41 +235,6 @@ def test_a_smoothed_absolute_loss_is_hubers():
     np.testing.assert_allclose(bends.slope, slope, atol=1e-12)
 
 
-# Heads with weights of their own.
-
-
-def network(X, y, ridge, seed=0):
-    head = dd.heads.TwoLayer(2, bias=True, hidden_bias=True, seed=seed).double()
-    return dd.Objective(head, "logistic"), dd.DecoupledNewton(ridge, tolerance=1e-10)
-
-
-def test_two_layer_network_against_literal_refits():
-    X, y = problem("logistic", 30, 4)
-    objective, algorithm = network(X, y, 0.5)
-    run = dd.fit(X, y, objective, algorithm, progress=False)
-    assert run.stop_reason is StopReason.MINIMUM
-    parts = [run.theta, *run.state.head.values()]
-    start = np.concatenate([part.detach().numpy().ravel() for part in parts])
-    expected = oracle.network_refits(X, y, 2, 0.5, start)
-    assert run.best.train_error == pytest.approx(mean_loss("logistic", expected, y), rel=0.03)
-
-
-def test_the_network_is_at_a_minimum_of_the_stated_sum():
-    X, y = problem("logistic", 30, 4)
-    objective, algorithm = network(X, y, 0.5)
-    run = dd.fit(X, y, objective, algorithm, progress=False)
-    theta = run.theta.clone().requires_grad_()
-    head = {name: value.detach().clone().requires_grad_() for name, value in run.state.head.items()}
-    c, w, b = head.values()
-    outputs = torch.tanh(torch.tensor(X) @ theta.T + c) @ w.T + b
-    losses = functional.binary_cross_entropy_with_logits(
-        outputs[:, 0], torch.tensor(y), reduction="sum"
-    )
-    total = losses + 0.25 * sum(part.square().sum() for part in (theta, c, w))
-    slopes = torch.autograd.grad(total, [theta, c, w, b])
-    assert max(float(slope.abs().max()) for slope in slopes) < 1e-3
-
-
 # The minimum itself.
 
 
@@ -396,18 +352,3 @@ def test_moves_are_measured_in_the_metric_of_the_loss():
     sizes = newton._move_sizes(at, outputs, moved)
     torch.testing.assert_close(sizes[:20], torch.full((20,), 0.01).double(), rtol=1e-4, atol=0)
     assert float(sizes[20:].max()) < 1e-4
-
-
-def test_two_shifts_are_one_intercept_in_two_parts():
-    """Neither gets the whole of it: outputs and left-out errors are those of one intercept."""
-    X, y = normal(60, 4), normal(60, seed=1) + 3
-    heads = dd.heads.Linear(1, intercept=True), nn.Sequential(Shift(1), Shift(1))
-    one, two = (
-        dd.fit(X, y, dd.Objective(head.double(), "squared", width=1), dd.DecoupledNewton(1.0), 9)
-        for head in heads
-    )
-    torch.testing.assert_close(
-        sum(two.state.head.values()), one.state.head["0.bias"], rtol=1e-5, atol=0
-    )
-    torch.testing.assert_close(two.predict(X), one.predict(X), rtol=1e-5, atol=1e-5)
-    assert two.best.train_error == pytest.approx(one.best.train_error, rel=1e-5)

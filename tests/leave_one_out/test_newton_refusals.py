@@ -67,3 +67,9 @@ def test_one_class_has_no_minimum(loss, outputs):
     alone = dd.heads.Linear(outputs).double()  # without an intercept there is one
     run = dd.fit(X, y, dd.Objective(alone, loss), dd.DecoupledNewton(1.0), progress=False)
     assert str(run.stop_reason) == "at the minimum"
+
+
+def test_heads_that_may_have_several_minima():
+    X, y = problem("logistic")
+    with pytest.raises(ValueError, match=r"head TwoLayer may have several minima; pass the whole"):
+        dd.fit(X, y, dd.Objective(dd.heads.TwoLayer(3), "logistic"), dd.DecoupledNewton(1.0))

@@ -8,7 +8,9 @@ from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.descent import ScalingWarning
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.networks.folds.run import CrossFitRun
+from decoupled_descent.training.callbacks import StopReason
 from tests.networks.path_problems import rows, tanh_network
 
 
@@ -137,3 +139,38 @@ def test_a_function_that_averages_is_the_criterion():
     one, other = (dd.fit(X, y, model, loss=loss, steps=4) for loss in losses)
     torch.testing.assert_close(one.train_error, other.train_error)
     assert one.estimate("accuracy").value == other.estimate("accuracy").value
+
+
+class Bounded(nn.Module):
+    """A network whose outputs are not a number once they are large."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    def forward(self, x):
+        outputs = self.layers(x)
+        return torch.where(outputs.abs() > 1.5, torch.sqrt(1.5 - outputs.abs()), outputs)
+
+
+def fit_by_path(X, y, model):
+    return dd.fit(X, y, model, loss="cross_entropy")
+
+
+def fit_by_folds(X, y, model):
+    criterion = nn.CrossEntropyLoss()
+    return dd.CrossFit(model, criterion, lambda p: torch.optim.AdamW(p, lr=0.05)).fit(X, y, 30)
+
+
+@pytest.mark.parametrize("train", [fit_by_path, fit_by_folds])
+def test_the_last_finite_step_is_kept(train):
+    torch.manual_seed(0)
+    X, model = torch.randn(80, 5), Bounded()
+    y = (X[:, 0] > 0).long()
+    with pytest.warns(DivergenceWarning):
+        run = train(X, y, model)
+    assert run.stop_reason == StopReason.DIVERGED
+    assert run.evaluation.verdict == "caution"
+    assert torch.isfinite(run.to_module()(X)).all()
+    assert "nan" not in run.note
+    assert float(run.evaluation.error) < 0.69

@@ -90,37 +90,3 @@ def refits(X, y, loss, ridge, weights=None, groups=None, outputs=1, intercept=Tr
         beta = fit(X, y, loss, ridge, left, outputs, intercept, start)
         found[out] = predict(X[out], beta)
     return found
-
-
-def network_refits(X, y, width, ridge, start):
-    """Outputs of tanh(Xθᵀ + c) wᵀ + b, logistic loss, each row after a refit without it.
-
-    Parameters are θ (L, d), c (L,), w (1, L) and b, in this order; b is not penalised.
-    """
-    n, d = X.shape
-    cuts = np.cumsum([width * d, width, width])
-    penalty = np.append(np.full(len(start) - 1, ridge), 0.0)
-
-    def outputs(flat, rows):
-        theta, c, w, b = np.split(flat, cuts)
-        hidden = np.tanh(rows @ theta.reshape(width, d).T + c)
-        return hidden @ w + b, hidden, w
-
-    def value(flat, weights):
-        said, hidden, w = outputs(flat, X)
-        losses, slope = logistic(said[:, None], y)
-        pull = weights * slope[:, 0]
-        inner = pull[:, None] * w * (1 - hidden**2)
-        gradient = np.concatenate(
-            [(inner.T @ X).ravel(), inner.sum(0), hidden.T @ pull, [pull.sum()]]
-        )
-        total = weights @ losses + 0.5 * penalty @ flat**2
-        return total, gradient + penalty * flat
-
-    found = np.empty((n, 1))
-    options = {"maxiter": 5000, "ftol": 1e-14, "gtol": 1e-7}
-    for row in range(n):
-        weights = weights_without(np.arange(n) == row, np.ones(n), y)
-        flat = minimize(value, start, (weights,), "L-BFGS-B", jac=True, options=options).x
-        found[row] = outputs(flat, X[[row]])[0]
-    return found

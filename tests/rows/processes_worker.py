@@ -96,7 +96,6 @@ def refuse(folder, rank, size):
     absolute = dd.Objective(dd.heads.Linear().double(), "absolute")
     asked = [
         lambda: dd.fit(rows, None, tanh, dd.DecoupledDescent(0.05, batch_size=8), 3),
-        lambda: dd.fit(rows, None, tanh, dd.DecoupledNewton(1.0), 3),
         lambda: dd.fit(rows, None, absolute, dd.DecoupledNewton(1.0), 3),
         lambda: dd.sweep(rows, None, linear, dd.DecoupledDescent(0.05), 3),
         lambda: dd.Rows(torch.ones(3, 4), torch.ones(3), groups=[0, 1, 1], group=dist.group.WORLD),

@@ -80,7 +80,6 @@ def test_what_cannot_be_divided_is_refused(compared):
         lines = (compared / f"{rank}.txt").read_text().splitlines()
         wanted = [
             "batch_size=8: mini-batches are drawn from rows in one process",
-            "this needs all of X in one process, but its rows are divided among 2",
             "loss 'absolute' has kinks",
             "sweep compares losses row by row",
             "groups= is for rows in one process, but these are divided",

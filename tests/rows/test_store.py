@@ -7,7 +7,7 @@ import torch
 from decoupled_descent.rows import inputs, store
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import Sliced
-from decoupled_descent.rows.store import Mapped, Store
+from decoupled_descent.rows.store import FunctionSource, Store
 from tests.problems import normal
 
 
@@ -55,7 +55,7 @@ def test_large_features_have_the_precision_of_their_rows(monkeypatch):
 
 def test_rows_are_made_when_they_are_read():
     X = normal(50, 4)
-    rows = Rows(Mapped(rows_of(X), lambda part: 2 * part[:, :3], 3), torch.zeros(50))
+    rows = Rows(FunctionSource(rows_of(X), lambda part: 2 * part[:, :3], 3), torch.zeros(50))
     assert torch.equal(rows.X, 2 * X[:, :3])
-    source = Mapped(rows_of(X), lambda part: part + 1, 4, torch.float32)
+    source = FunctionSource(rows_of(X), lambda part: part + 1, 4, torch.float32)
     assert torch.equal(source.take(torch.tensor([4, 1])), (X[[4, 1]] + 1).float())

@@ -26,7 +26,6 @@ from decoupled_descent.objective import (
     HeadDirection,
     Objective,
     Parameters,
-    RowDerivatives,
 )
 from decoupled_descent.objective.objective import require_objective
 from decoupled_descent.rows.blocks import Rows
@@ -175,20 +174,6 @@ class Algorithm(ABC):
         with torch.no_grad():
             return bound.outputs(preactivations, state.head)
 
-    def derivatives(
-        self,
-        bound: BoundObjective,
-        preactivations: Tensor,
-        y: Tensor,
-        head: Parameters,
-        weights: Tensor | None = None,
-    ) -> RowDerivatives:
-        """Losses of the training rows as if they were new, with slopes and J̄.
-
-        ``preactivations`` are those of an :class:`Info`; ``weights`` are those of the rows in J̄.
-        """
-        return bound.derivatives(preactivations, y, head, head=False, weights=weights)
-
     def mode_covariance(self, theta: Tensor, rows: Rows) -> Tensor | None:
         """The covariance of pre-activations within a mode, shape (L, L); None if not assumed."""
         return None
@@ -196,10 +181,6 @@ class Algorithm(ABC):
     def assumptions(self) -> frozenset[str]:
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""
         return frozenset()
-
-    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
-        """What to know before a long training, such as its time; empty if there is nothing."""
-        return ""
 
     def leverages(self, rows: Rows) -> Tensor | None:
         """The share of each row in its own fitted value, shape (n,); None where there is none."""

@@ -24,8 +24,7 @@ class Info(NamedTuple):
 
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
-        preactivations: h, shape (n, L). :class:`DecoupledNewton` leaves rows out of the outputs of
-            heads that are not linear, and has these here, shape (n, K).
+        preactivations: h, shape (n, L).
         jacobian: J̄, shape (L, L); None for algorithms without one.
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.

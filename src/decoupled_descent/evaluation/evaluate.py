@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
 from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
-from decoupled_descent.evaluation.families.folds import by_folds
+from decoupled_descent.evaluation.families.folds import FOLDS, by_folds, pairs_by_halves
 from decoupled_descent.evaluation.families.interface import LeftOut, NoFormulaError
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
 from decoupled_descent.evaluation.later_rows import as_times, of_later_rows
-from decoupled_descent.evaluation.searches import of_search
+from decoupled_descent.evaluation.searches import SECONDS, affordable_folds, of_search
 from decoupled_descent.objective.losses import LEAST
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def evaluate(
     refits: int | str = "auto",
     *,
     time: Any = None,
+    time_limit: float = SECONDS,
     predictions: Any = None,
+    out_of_fold: bool = False,
 ) -> Evaluation:
     """Estimate how good a fitted model is on new rows, from the rows that it was fitted to.
 
@@ -62,9 +64,14 @@ def evaluate(
             the number of rows (or groups) on every one is refitted once.
         time: The time of each row, numbers or dates. The error is then that of rows after the last
             one: clones that are fitted to the past predict the later half, piece by piece.
-        predictions: Instead of a model and its rows: predictions of rows by models that did not
-            see them, such as those out of fold. Probabilities, classes or numbers; or a dictionary
-            of these by the names of models, of which the best is chosen.
+        time_limit: For how many seconds a search whose candidates have no formula may be repeated
+            in folds, by the times of its own fits: ten folds if they fit, otherwise fewer.
+        predictions: Instead of a model: predictions of rows by models that did not see them, such
+            as those out of fold. Probabilities, classes or numbers; or a dictionary of these by
+            the names of models, of which the best is chosen. With X, some predictions of training
+            rows are recognised.
+        out_of_fold: Say True if no model had seen the rows that it predicts. Nothing in
+            predictions shows that, so without your word the verdict is at most *caution*.
 
     Returns:
         The error with a standard error, an interval and a verdict: see :class:`Evaluation`.
@@ -80,16 +87,18 @@ def evaluate(
     if predictions is not None:
         from decoupled_descent.evaluation.given import of_predictions
 
-        if fitted is not None or X is not None:
+        if fitted is not None:
             raise ValueError("predictions= is given with a model; pass one of them")
-        return of_predictions(predictions, y, sample_weight, groups)
+        return of_predictions(predictions, y, sample_weight, groups, X, out_of_fold)
+    if out_of_fold:
+        raise ValueError("out_of_fold=True is about predictions=, which are missing; pass them")
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
     if time is not None:
         result = of_later_rows(foreign, as_times(time, foreign.task.n))
     elif hasattr(fitted, "cv_results_"):
-        result = _of_search(foreign, refits)
+        result = _of_search(foreign, refits, real_number("time_limit", time_limit))
     else:
         result = _of_model(foreign, refits)
     found = leak(foreign.task)
@@ -102,41 +111,48 @@ def _of_model(foreign: Foreign, refits: int | str) -> Evaluation:
     result = _evaluation(foreign, left)
     if not (left.is_exact or left.how == "folds" or refits == 0):
         result = _corrected(foreign, left, result, refits)
-    notes = similar_rows(foreign.task, partial(_losses_without, foreign, result))
+    notes = similar_rows(foreign.task, partial(_losses_without, foreign, left))
     return replace(result, notes={**result.notes, **notes})
 
 
-def _losses_without(foreign: Foreign, alone: Evaluation, groups: Any) -> Floats | None:
+def _losses_without(foreign: Foreign, alone: LeftOut, groups: Any) -> Floats | None:
     """The losses of rows that are left out with their group; None if that costs too much."""
     count = len(np.unique(groups))
     if count == foreign.task.n:
-        return alone.losses
+        return _losses(foreign, alone)
     grouped = replace(foreign, task=replace(foreign.task, groups=groups))
     family = family_of(foreign.model)
     try:
-        if family is None:
+        if alone.regrouped is not None:
+            return _losses(grouped, alone.regrouped(grouped.task))
+        if family is None or alone.how == "folds":
             raise NoFormulaError("")
         left = family.leave_out(foreign.model, grouped.task)
     except (NoFormulaError, AttributeError, ValueError):  # the last for steps with labels
         if count > MANY * foreign.task.n:
             return None
         left = by_folds(grouped, count=FEW_FOLDS)
-    return _evaluation(grouped, left).losses
+    return _losses(grouped, left)
 
 
-def _of_search(foreign: Foreign, refits: int | str) -> Evaluation:
+def _of_search(foreign: Foreign, refits: int | str, seconds: float) -> Evaluation:
     """The best model with the price of choosing; or the whole search by folds."""
 
     def losses(one: Foreign) -> Floats:
         family = family_of(one.model)
         if family is None:
             raise NoFormulaError("a candidate has no formula")
-        return _evaluation(one, family.leave_out(one.model, one.task)).losses
+        return _losses(one, family.leave_out(one.model, one.task))
 
     try:
         return of_search(foreign, lambda best: _of_model(best, refits), losses)
     except NoFormulaError as reason:
-        return _evaluation(foreign, by_folds(foreign, str(reason)))
+        count = affordable_folds(foreign.model, seconds)
+        if count >= FEW_FOLDS:
+            few = f"; {count} folds of the whole search in {seconds:g} seconds" * (count < FOLDS)
+            return _evaluation(foreign, by_folds(foreign, f"{reason}{few}", count=count))
+    best = _of_model(replace(foreign, model=foreign.model.best_estimator_), refits)
+    return replace(best, notes={**best.notes, "unpriced": 1.0})
 
 
 def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
@@ -155,25 +171,33 @@ def _left_out(foreign: Foreign, refits: int | str) -> LeftOut:
         return by_folds(foreign, f"it is not the model of its name that is known: {missing}")
 
 
-def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
-    """The evaluation of predictions of all rows.
+def _losses(foreign: Foreign, left: LeftOut) -> Floats:
+    """The loss of each row.
 
     Decisions are counted with the shares of the classes kept. The log loss is that of literal
     leave-one-out, which hardly depends on them.
     """
     task = foreign.task
-    said = left.predictions if left.kept is None else left.kept
-    judged = said if task.kind == DECISIONS else left.predictions
+    judged = left.predictions
+    if task.kind == DECISIONS and left.kept is not None:
+        judged = left.kept
     losses = task.kind.losses(task.labels, judged)
-    if left.excess is not None:
-        losses = losses - left.excess
+    return losses if left.excess is None else losses - left.excess
+
+
+def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
+    """The evaluation of predictions of all rows."""
+    task = foreign.task
+    said = left.predictions if left.kept is None else left.kept
+    pairs = pairs_by_halves(foreign) if left.pairs is None else left.pairs()
     given = {
-        "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": left.pairs,
-        "classes": task.classes, "refits": left.refits, "reason": left.reason,
+        "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": pairs,
+        "losses": _losses(foreign, left), "classes": task.classes, "refits": left.refits,
+        "reason": left.reason,
     }  # fmt: skip
     if left.fitted is not None:
         given["influence"] = _distance(left.fitted, said)
-    return Evaluation.of(task.labels, said, task.kind, losses=losses, **(given | others))
+    return Evaluation.of(task.labels, said, task.kind, **(given | others))
 
 
 def _distance(fitted: Any, said: Any) -> Floats:
@@ -204,7 +228,7 @@ def _corrected(
         return _with(result, work.correction(losses_of), left)
     work.draw(FIRST)
     correction = work.correction(losses_of)
-    if not correction.is_enough(result.stderr) and correction.promises(result.stderr, FIRST):
+    if not correction.is_enough(result.stderr) and correction.promises(result.stderr):
         work.draw(MOST - FIRST)
         correction = work.correction(losses_of)
     if correction.is_enough(result.stderr):

@@ -10,20 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS
+from decoupled_descent.evaluation.checks.of_models import leak
 from decoupled_descent.evaluation.comparison import price_of_choice
 from decoupled_descent.evaluation.evaluation import Evaluation
-from decoupled_descent.evaluation.foreign import codes_of
+from decoupled_descent.evaluation.foreign import codes_of, taken_labels
 from decoupled_descent.evaluation.inputs import as_groups, as_weights
 from decoupled_descent.evaluation.kinds import DECISIONS, NUMBERS, PROBABILITIES
+from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
 
 #: Probabilities of a row add up to 1 to this part.
 ROUNDED = 0.01
+#: Numbers repeat the labels up to this part of their standard deviation.
+REPEATED = 1e-9
+#: Residuals are orthogonal to columns if all cosines are below this part of those by chance, of at
+#: least so many columns.
+ORTHOGONAL, FEWEST = 0.01, 2
 
 
 def of_predictions(
-    predictions: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    predictions: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    X: Any = None,
+    out_of_fold: bool = False,
 ) -> Evaluation:
     """The evaluation of predictions of one model, or of the best of several by name."""
     if y is None:
@@ -34,15 +46,54 @@ def of_predictions(
         "weights": as_weights(sample_weight, len(labels)),
         "groups": as_groups(groups, len(labels)),
     }
+    if X is not None and len(taken_labels(X)) != len(labels):
+        raise ValueError(f"X has {len(taken_labels(X))} rows and y {len(labels)}; give the same")
+
+    def checked(one: Evaluation) -> Evaluation:
+        task = Task(X, y, one.labels, one.kind, one.classes, one.weights)
+        notes = {"in_sample": is_fitted(one, task), "unknown_origin": float(not out_of_fold)}
+        found = None if X is None else leak(task)
+        return replace(one, notes=notes, given=() if found is None else (found,))
+
     if not isinstance(predictions, Mapping):
-        return _of_one(predictions, labels, "predictions", options)
+        return checked(_of_one(predictions, labels, "predictions", options))
     if not predictions:
         raise ValueError("predictions is an empty dictionary: pass those of a model by its name")
     each = {
-        str(name): _of_one(own, labels, f"predictions[{name!r}]", options)
+        str(name): checked(_of_one(own, labels, f"predictions[{name!r}]", options))
         for name, own in predictions.items()
     }
     return best_of(each)
+
+
+def is_fitted(evaluation: Evaluation, task: Task) -> float:
+    """1 if predictions show that the model was fitted to these rows.
+
+    Numbers that repeat all labels; and residuals that are orthogonal to all columns, as they are at
+    a minimum without a penalty.
+    """
+    labels, said = np.asarray(evaluation.labels), np.asarray(evaluation.predictions)
+    if evaluation.kind == DECISIONS or labels.ndim > 1:
+        return 0.0
+    if evaluation.kind == PROBABILITIES:
+        rest = task.one_hot()[:, 1:] - said[:, 1:]
+    else:
+        rest = (labels - said)[:, None]
+        if np.abs(rest).max() <= REPEATED * labels.std():
+            return 1.0
+    columns = None if task.X is None else task.columns
+    if columns is None or not FEWEST <= columns.shape[1] < task.n / 2:
+        return 0.0
+    weighted, X = task.row_weights[:, None] * rest, columns.to_numpy()
+    ways = (X - X.mean(0), X)  # with an intercept, and without
+    limit = ORTHOGONAL / task.n**0.5
+    return float(any(_cosines(one, weighted).max() < limit for one in ways))
+
+
+def _cosines(one: Floats, other: Floats) -> Floats:
+    """The cosines of the angles between columns, at least 0."""
+    lengths = np.linalg.norm(one, axis=0)[:, None] * np.linalg.norm(other, axis=0)
+    return np.asarray(np.abs(one.T @ other) / np.maximum(lengths, 1e-300))
 
 
 def best_of(candidates: Mapping[str, Evaluation]) -> Evaluation:

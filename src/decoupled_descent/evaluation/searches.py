@@ -11,11 +11,14 @@ import numpy as np
 from decoupled_descent.evaluation.comparison import price_of_choice
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
+from decoupled_descent.evaluation.families.folds import FOLDS, TWICE
 from decoupled_descent.evaluation.families.interface import NoFormulaError
 from decoupled_descent.evaluation.foreign import Foreign
 
 #: The most candidates of a search that are fitted again for the price of choosing.
 MOST = 200
+#: How long a search may be repeated, in seconds.
+SECONDS = 600.0
 
 
 def of_search(
@@ -52,6 +55,17 @@ def of_search(
     return replace(
         result, losses=result.losses + price, optimism=price, refits=result.refits + len(each)
     )
+
+
+def affordable_folds(search: Any, seconds: float) -> int:
+    """How many folds of a search are expected to take this time: ten at most.
+
+    Each takes as long as the search; so do the two divisions into halves for the standard error.
+    """
+    results = search.cv_results_
+    fits = np.nan_to_num(results["mean_fit_time"] + results["mean_score_time"])
+    each = float(fits.sum()) * search.n_splits_ + float(getattr(search, "refit_time_", 0.0))
+    return int(min(FOLDS, seconds / max(each, 1e-9) - TWICE))
 
 
 def clone_all(settings: dict[str, Any]) -> dict[str, Any]:

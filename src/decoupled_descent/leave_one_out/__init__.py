@@ -4,7 +4,7 @@
 :mod:`~decoupled_descent.leave_one_out.minimise` reaches the minimum by Newton steps,
 :mod:`~decoupled_descent.leave_one_out.leave_out` leaves rows out of it. The influence of rows on
 outputs is a linear operator (:mod:`~decoupled_descent.leave_one_out.influence`), with one class per
-structure: ridge, kernel, softmax in the dual and in the primal, Gauss–Newton.
+structure: ridge, kernel, softmax in the dual and in the primal.
 :class:`~decoupled_descent.DecoupledNewton` is the algorithm that does all of it.
 """
 

@@ -39,7 +39,6 @@ def conjugate_gradients(
     done: Callable[[Iterate], bool],
     most: int,
     *,
-    flat: float = 0.0,
     inner: Callable[[Tensor, Tensor], Tensor] = inner_product,
 ) -> Iterate:
     """Solve H x = target.
@@ -50,7 +49,6 @@ def conjugate_gradients(
         target: The right-hand side.
         done: Whether to stop here.
         most: The most steps.
-        flat: Stop where the curvature dᵀHd is at most this share of dᵀd.
         inner: The inner product of a solution and a residual, one number for each system; by
             default they belong to a single one.
 
@@ -69,10 +67,10 @@ def conjugate_gradients(
     at = Iterate(torch.zeros_like(z), z, size, size, target.new_zeros(()))
     for step in range(most):
         pushed, outputs = times(d)
-        bend = inner(d, pushed)
-        if bool((bend <= (flat * inner(d, d) if flat else 0.0)).all()):
+        curvature = inner(d, pushed)
+        if bool((curvature <= 0).all()):
             return at if step else at._replace(x=d, moved=outputs)
-        t = _quotient(size, bend)
+        t = _quotient(size, curvature)
         rest = rest - t * pushed
         z = inverse(rest)
         following = inner(z, rest)

@@ -11,7 +11,6 @@ outputs, n rows, s vectors. Every structure of H has its own class with the inte
 :class:`BlockDiagonal`         several outputs without terms between them
 :class:`SoftmaxDual`           softmax, by n × n matrices (:mod:`.softmax`)
 :class:`SoftmaxPrimal`         softmax for many rows, and any W_i, by H itself (:mod:`.softmax`)
-:class:`GaussNewtonInfluence`  heads with weights of their own (:mod:`.gauss_newton`)
 =============================  ==================================================================
 
 :func:`~decoupled_descent.leave_one_out.minimum.influence_of` chooses one of them.

@@ -40,12 +40,13 @@ def cholesky(matrix: Tensor) -> Tensor:
     return factor
 
 
-def product_speed(size: int = 400) -> float:
+def product_speed() -> float:
     """Operations per second of a product of matrices in float64, the best of a few tries.
 
     A single one may have waited for other processes.
     """
-    square, taken = torch.ones(size, size, dtype=torch.float64), []
+    size, taken = 400, []
+    square = torch.ones(size, size, dtype=torch.float64)
     for _ in range(5):
         start = time.perf_counter()
         square @ square

@@ -105,7 +105,7 @@ def newton_step(
     t = line_search(value, before, gain, 1e-15 * problem.total)
     after = start + t * direction
     following = {name: after[:, -1].contiguous() for name in head}
-    gained = relative_gain(-gain, before)
+    gained = -gain / max(abs(before), 1e-100)  # the scale of F depends on the loss
     return NewtonStep(problem, outputs.T, gained, after[:, :-1].contiguous(), following, inverse)
 
 
@@ -128,11 +128,6 @@ class Hessian:
         moved, pushed = rows.through(beta[:, :-1], bend)
         free = rows.total(pulled)[0] if self.problem.intercept else torch.zeros_like(shift)
         return torch.cat([pushed, free], 1) + self.penalty * beta, moved + shift
-
-
-def relative_gain(gain: float, value: float) -> float:
-    """A gain relative to F: its scale depends on the loss, and is small near interpolation."""
-    return gain / max(abs(value), 1e-100)
 
 
 def line_search(

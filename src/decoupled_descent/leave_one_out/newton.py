@@ -20,14 +20,12 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.leave_one_out.class_shares import ClassShares
-from decoupled_descent.leave_one_out.gauss_newton import gauss_newton_step, seconds_to_leave_out
 from decoupled_descent.leave_one_out.leave_out import LeaveOneOut, leave_out, refine
-from decoupled_descent.leave_one_out.minimise import newton_step
+from decoupled_descent.leave_one_out.minimise import NewtonStep, newton_step
 from decoupled_descent.leave_one_out.minimum import Minimum
 from decoupled_descent.leave_one_out.problem import Problem
-from decoupled_descent.objective import BoundObjective, Objective, Parameters, RowDerivatives
+from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.chains import adds_only
-from decoupled_descent.objective.heads import Linear
 from decoupled_descent.rows.blocks import Rows
 
 #: Rows that move by more than this when they are left out get further Newton steps. For smaller
@@ -63,12 +61,12 @@ class DecoupledNewton(Algorithm):
        F(\beta) = \textstyle\sum_i w_i \ell(o_i(\beta), y_i) + \tfrac12\lambda\|\beta\|^2, \qquad
        o_i^{(-i)} = o_i + V_i (I - W_i V_i)^{-1} g_i
 
-    β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The
+    β are θ and the intercepts, which are not penalised: heads that add anything else
+    (other than :class:`~decoupled_descent.heads.Linear`) are refused, because their loss may have
+    several minima. :class:`DecoupledGaussNewton` leaves rows out of those along the path. The
     mean loss at o^(−i) is the train error, an estimate of the test error. It assumes only that
-    rows, or groups of rows, are drawn independently. For heads that add nothing but an intercept
-    (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
-    order otherwise. Heads with weights of their own are treated by Gauss–Newton, and their own
-    optimism is included.
+    rows, or groups of rows, are drawn independently. It is exact for squared loss and refined to
+    higher order otherwise.
 
     The estimate holds at the minimum only. Before, ``Info.estimates`` is False and the recorded
     losses are those of the fit. Training ends at the minimum.
@@ -114,13 +112,19 @@ class DecoupledNewton(Algorithm):
     ) -> Any:
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
+        head = bound.objective.head
+        if not adds_only(head):
+            raise ValueError(
+                f"DecoupledNewton takes heads.Linear only, and head {type(head).__name__} may have "
+                "several minima; pass the whole module with DecoupledGaussNewton()"
+            )
         if rows.like.element_size() < 4:
             raise ValueError(
                 f"X has dtype {rows.like.dtype}, in which no system of equations can be solved; "
                 "pass it in float32 or float64"
             )
         _check_two_classes(rows, bound)
-        if theta is None and adds_only(bound.objective.head):
+        if theta is None:
             theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
 
@@ -136,9 +140,7 @@ class DecoupledNewton(Algorithm):
         if bound.g is not None or bound.f is not None:
             raise ValueError("DecoupledNewton minimises the loss itself; leave out g and f")
         problem = Problem(rows, bound, float(self.ridge), _smoothing(rows, bound))
-        linear = adds_only(bound.objective.head)
-        step = newton_step if linear else gauss_newton_step
-        move = step(problem, state.theta, state.head)
+        move = newton_step(problem, state.theta, state.head)
         done = move.decrement <= self.tolerance
         outputs, notes = move.outputs, {}
 
@@ -155,19 +157,18 @@ class DecoupledNewton(Algorithm):
         if done:
             minimum = move.minimum()
             shares = ClassShares.at(minimum)
-            first = leave_out_refined(minimum, linear, shares)
+            first = leave_out_refined(minimum, shares)
             result, repaired = self._repaired(problem, first, shares, refit)
             outputs = result.outputs
             notes = {"repaired": repaired, "doubtful": len(result.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
-        h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
-        # the rows of other heads are left out of the outputs, not of the pre-activations
+        h = outputs - next(iter(state.head.values()), 0.0)
         info = Info(losses, h, None, done, done, notes)
-        if linear and not done:
+        if not done:
             move = self._further(move)
         return NewtonState(move.theta, move.head, state.step + 1), info
 
-    def _further(self, move: Any) -> Any:
+    def _further(self, move: NewtonStep) -> NewtonStep:
         """Further Newton steps near the minimum, with the approximate inverse of the first.
 
         The inverse is most of the work of a step, and hardly changes there.
@@ -200,64 +201,23 @@ class DecoupledNewton(Algorithm):
         repaired = min(len(order), self.repairs)
         return result._replace(outputs=outputs, doubtful=order[repaired:]), repaired
 
-    def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
-        """Outputs of the training rows as if they were new, (n,) or (n, K)."""
-        if adds_only(bound.objective.head):
-            return super().outputs(state, preactivations, bound)
-        return _shaped(preactivations)
-
-    def derivatives(
-        self,
-        bound: BoundObjective,
-        preactivations: Tensor,
-        y: Tensor,
-        head: Parameters,
-        weights: Tensor | None = None,
-    ) -> RowDerivatives:
-        """Losses of the training rows as if they were new, with slopes and J̄.
-
-        Rows leave heads with weights of their own by their outputs, so slopes are those of the
-        loss.
-        """
-        if adds_only(bound.objective.head):
-            return super().derivatives(bound, preactivations, y, head, weights)
-        width = preactivations.shape[1]
-        loss = Objective(Linear(width), bound.objective.loss)
-        alone = loss.bind(y, width, preactivations, jacobian=self.uses_jacobian)
-        return super().derivatives(alone, preactivations, y, {}, weights)
-
-    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
-        """How many parameters a network has, and how long its last step takes."""
-        if adds_only(bound.objective.head):
-            return ""
-        head = sum(value.numel() for value in bound.parameters().values())
-        size = bound.width * rows.d + head
-        seconds = seconds_to_leave_out(rows.n, size)
-        last = f", the last step takes about {seconds:.0f} s" if seconds > 5 else ""
-        return f"{size} parameters{last}"
-
     def assumptions(self) -> frozenset[str]:
         """That the minimum was reached."""
         return frozenset({"minimum"})
 
 
-def leave_out_refined(
-    minimum: Minimum, linear: bool, shares: ClassShares | None = None
-) -> LeaveOneOut:
+def leave_out_refined(minimum: Minimum, shares: ClassShares | None = None) -> LeaveOneOut:
     """Outputs of every row with the row, or its group, left out of the minimum.
 
     With ``shares`` the classes keep their shares.
 
-    Rows that move far get further Newton steps if the model is linear in its parameters; for other
-    models, and for rows of several processes, they are doubtful.
+    Rows that move far get further Newton steps; those of several processes are doubtful.
     """
     first, problem = leave_out(minimum, shares), minimum.problem
-    if problem.rows.groups is not None or (linear and problem.quadratic):
+    if problem.rows.groups is not None or problem.quadratic:
         return first
     sizes = _move_sizes(problem, minimum.outputs, first.outputs)
     movers = (sizes > LARGE_MOVE).nonzero().squeeze(1)
-    if not linear:
-        return first._replace(change=sizes, doubtful=movers)
     movers = movers[sizes[movers].topk(min(REFINED, len(movers))).indices].sort().values
     if not problem.rows.all_here:  # the refinement needs rows of other processes
         return first._replace(doubtful=movers)
@@ -291,11 +251,6 @@ def _move_sizes(problem: Problem, outputs: Tensor, left_out: Tensor) -> Tensor:
     before, after = (problem.expand(at).slope for at in (outputs, left_out))
     squares = ((left_out - outputs) * (after - before)).sum(1)
     return 2 * squares.clamp_min(0).sqrt()
-
-
-def _shaped(outputs: Tensor) -> Tensor:
-    """(n, 1) as (n,), which is what losses and users expect."""
-    return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
 
 
 def _smoothing(rows: Rows, bound: BoundObjective) -> float:

@@ -14,7 +14,7 @@ from decoupled_descent.networks.agreement import Nearest, nearest_rows
 from decoupled_descent.networks.path.curvature import Members
 from decoupled_descent.rows.averages import unit_values
 from decoupled_descent.rows.processes import Alone
-from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.rows.tensors import as_groups, as_tensor, as_weights, check_finite
 
 
 class Examples:
@@ -39,7 +39,7 @@ class Examples:
         (4, [1, 1, 0, 0], [1.0, 1.0, 1.0, 1.0])
     """
 
-    processes = Alone()  # all rows are in this process
+    processes, all_here = Alone(), True  # all rows are in this process
 
     def __init__(
         self,
@@ -70,11 +70,13 @@ class Examples:
         real = labels.is_floating_point() or labels.dtype == torch.bool
         self.y = labels.to(self.like if real else self.like.device)
         self.weighted = weights is not None
-        self.weights = self._weights(weights)
+        self.weights = (
+            as_weights(weights, self.like, self.n) if self.weighted else self.like.new_ones(self.n)
+        )
         self.grouped = groups is not None
         self.groups = torch.arange(self.n, device=self.like.device)
         if groups is not None:
-            self.groups = self._groups(groups)
+            self.groups = as_groups(groups, self.like, self.n)
         deviation = float(self.y.double().std()) if real else 1.0
         self.spread = deviation if deviation > 0 else 1.0
 
@@ -89,31 +91,6 @@ class Examples:
         """The nearest row of another group, for each row."""
         return nearest_rows(self.X, self.groups)
 
-    def _weights(self, weights: Any) -> Tensor:
-        if weights is None:
-            return self.like.new_ones(self.n)
-        result = as_tensor("weights", weights).to(self.like)
-        if result.shape != (self.n,):
-            raise ValueError(f"weights has shape {tuple(result.shape)}; it must be ({self.n},)")
-        check_finite("weights", result)
-        if not bool((result > 0).all()):
-            raise ValueError(
-                f"weights has the entry {float(result.min()):g}; all must be positive: leave out "
-                "rows of weight 0"
-            )
-        return result
-
-    def _groups(self, groups: Any) -> Tensor:
-        labels = as_tensor("groups", groups).to(self.like.device)
-        if labels.shape != (self.n,):
-            raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
-        codes: Tensor = torch.unique(labels, return_inverse=True)[1]
-        if int(codes.max()) == 0:
-            raise ValueError(
-                "groups has one value only; leaving out its group would leave no rows to learn from"
-            )
-        return codes
-
     def classes(self, outputs: int) -> Tensor | None:
         """The class of each row, 0, 1, …, shape (n,); None where labels are no classes.
 
@@ -126,7 +103,7 @@ class Examples:
 
     def follow(
         self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
-    ) -> LeftOut:
+    ) -> FollowedGroups:
         """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
         count = int(self.groups.max()) + 1
         chosen = torch.arange(count)
@@ -136,18 +113,18 @@ class Examples:
             chosen = torch.randperm(count, generator=generator)[:most].sort().values
         return self.followed(chosen.to(self.groups.device), outputs, stratified)
 
-    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> LeftOut:
+    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> FollowedGroups:
         """The groups with these numbers."""
         number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
         number[chosen] = torch.arange(len(chosen), device=chosen.device)
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
         classes = self.classes(outputs) if stratified else None
-        return LeftOut(chosen, rows, own[rows], own >= 0, outputs, classes)
+        return FollowedGroups(chosen, rows, own[rows], own >= 0, outputs, classes)
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class FollowedGroups:
     """The groups for which the run without them is followed.
 
     Attributes:
@@ -178,16 +155,15 @@ class LeftOut:
         sizes = torch.bincount(self.group, minlength=self.count)
         return self.rows[order[sizes.cumsum(0) - sizes]]
 
-    def weights_without(self, rows: Examples, some: Tensor | None = None) -> Tensor:
-        r"""The weights of all rows in the run without each group, or some groups, shape (m, n).
+    def weights_without(self, rows: Examples) -> Tensor:
+        r"""The weights of all rows in the run without each group, shape (m, n).
 
         If classes keep their shares, rows of the same class as one that is left out weigh more:
 
         .. math:: w_j \frac{\sum_{k \in c} w_k}{\sum_{k \in c,\, k \notin \text{group}} w_k}
            \quad \text{for } j \in c .
         """
-        chosen = self.chosen if some is None else self.chosen[some]
-        weights = rows.weights * (rows.groups != chosen.unsqueeze(1))
+        weights = rows.weights * (rows.groups != self.chosen.unsqueeze(1))
         if self.classes is None:
             return weights
         member = torch.nn.functional.one_hot(self.classes).to(weights)

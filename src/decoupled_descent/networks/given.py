@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+from decoupled_descent.rows.tensors import as_tensor
+from decoupled_descent.training.loop import as_pair
+
 #: Criteria that take numbers as labels, and names of losses that do.
 OF_NUMBERS = (
     *(nn.BCEWithLogitsLoss, nn.BCELoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss),
@@ -51,6 +54,22 @@ def rows_and_labels(X: Any, y: Any) -> tuple[Any, Any]:
             f"X is a {type(X).__name__} whose entries are not (row, label, …); pass two tensors"
         )
     return torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
+
+
+def one_per_row(name: str, values: Any) -> Tensor:
+    """A tensor of rows of any shape."""
+    result = as_tensor(name, values)
+    if result.ndim == 0:
+        raise ValueError(f"{name} is one number; pass one entry per row")
+    return result
+
+
+def new_rows(test: Any) -> tuple[Tensor, Tensor]:
+    """The rows and labels of a test set, checked."""
+    X, y = (one_per_row(f"test[{k}]", each) for k, each in enumerate(as_pair(test)))
+    if len(X) != len(y):
+        raise ValueError(f"test has {len(X)} rows but {len(y)} labels; give as many of both")
+    return X, y
 
 
 def labels_for(loss: Any, y: Any) -> Any:

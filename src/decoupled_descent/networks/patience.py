@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from decoupled_descent.training.callbacks import Step, StopReason
+from decoupled_descent.training.stopping import Counting
 
 #: Steps in a row without a lower error that end a path, and those on a plateau at the start: while
 #: no error was below the first share of that of the start, and the network does not fit its own
@@ -17,17 +14,12 @@ USUAL, PLATEAU = 6, 20
 LEARNED, OVERFITTED = 0.8, 0.5
 
 
-@dataclass
-class Patience:
+class Patience(Counting):
     """A callback that ends a path some steps after its lowest error.
 
     At some saddles the error does not fall, or rises, for twenty steps. A network that has neither
     lowered its error nor fitted its own rows has not begun to learn.
     """
-
-    _first: float = field(default=math.inf, init=False)
-    _lowest: float = field(default=math.inf, init=False)
-    _failures: int = field(default=0, init=False)
 
     def __call__(self, step: Step) -> StopReason | None:
         """Process one iterate; index 0 starts a new run."""
@@ -41,12 +33,3 @@ class Patience:
         overfitted = step.info.notes["fitted"] < OVERFITTED * self._lowest
         ended = self._failures >= (USUAL if learned or overfitted else PLATEAU)
         return StopReason.RISING if ended else None
-
-    def state_dict(self) -> dict[str, float]:
-        """The state for a checkpoint."""
-        return {"first": self._first, "lowest": self._lowest, "failures": self._failures}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
-        self._first, self._lowest = state["first"], state["lowest"]
-        self._failures = int(state["failures"])

@@ -49,7 +49,7 @@ Step = Affine | Callable[[Tensor], Activation]
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 
 
-def plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+def is_unmodified(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether a module is a plain instance of its class: no overrides, hooks, parametrisations."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if "forward" in vars(module) or any(getattr(module, name) for name in hooks):
@@ -62,7 +62,7 @@ def plain(module: nn.Module, kind: type[nn.Module]) -> bool:
 
 def does_nothing(module: nn.Module) -> bool:
     """Whether a module passes rows of shape (n, k) on unchanged."""
-    if not plain(module, type(module)):
+    if not is_unmodified(module, type(module)):
         return False
     if type(module) in DROPOUTS:
         return not module.training or getattr(module, "p", 1) == 0
@@ -78,7 +78,7 @@ def _leaves(head: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | 
     """The layers of a chain with their names, without those that do nothing; None if not plain."""
     if not isinstance(head, nn.Sequential):
         return [] if does_nothing(head) else [(prefix, head)]
-    if not plain(head, nn.Sequential):
+    if not is_unmodified(head, nn.Sequential):
         return None
     leaves = []
     for name, child in head._modules.items():  # named_children() leaves repetitions out
@@ -92,7 +92,11 @@ def _leaves(head: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | 
 def _flattens_a_column(leaves: list[tuple[str, nn.Module]]) -> bool:
     """Whether a chain ends with ``Flatten(0)`` of a single output: outputs (n,), not (n, 1)."""
     last = leaves[-1][1] if leaves else None
-    if not isinstance(last, nn.Flatten) or not plain(last, nn.Flatten) or last.start_dim != 0:
+    if (
+        not isinstance(last, nn.Flatten)
+        or not is_unmodified(last, nn.Flatten)
+        or last.start_dim != 0
+    ):
         return False
     outputs = [layer.out_features for _, layer in leaves if isinstance(layer, nn.Linear)]
     return outputs[-1:] == [1]
@@ -112,7 +116,7 @@ def parse(head: nn.Module) -> list[Step] | None:
         return None
     steps: list[Step] = []
     for prefix, layer in leaves[:-1] if _flattens_a_column(leaves) else leaves:
-        if not plain(layer, type(layer)):
+        if not is_unmodified(layer, type(layer)):
             return None
         if type(layer) is nn.Linear:
             bias = None if layer.bias is None else f"{prefix}bias"

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective.activations import Activation
-from decoupled_descent.objective.chains import Affine, Step, parse, plain
+from decoupled_descent.objective.chains import Affine, Step, is_unmodified, parse
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives, weighted
 from decoupled_descent.objective.heads import Product
 from decoupled_descent.objective.losses import Expansion, Loss
@@ -264,7 +264,12 @@ def engine(head: nn.Module, loss: Loss) -> Chain | ProductEngine | None:
     named = dict(head.named_parameters())
     constants = {k: v.detach() for k, v in named.items() if not v.requires_grad}
     trained = named.keys() - constants.keys()
-    if type(head) is Product and plain(head, Product) and trained <= {"a"} and not loss.categorical:
+    if (
+        type(head) is Product
+        and is_unmodified(head, Product)
+        and trained <= {"a"}
+        and not loss.categorical
+    ):
         return ProductEngine(loss, constants)
     steps = parse(head)
     if steps is None:

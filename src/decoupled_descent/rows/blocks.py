@@ -15,7 +15,7 @@ from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.inputs import Inputs
 from decoupled_descent.rows.processes import Alone, Processes
 from decoupled_descent.rows.products import backward, forward
-from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.rows.tensors import as_groups, as_tensor, as_weights, check_finite
 
 
 class Block(NamedTuple):
@@ -85,8 +85,8 @@ class Rows(Inputs):
         self.index: Tensor | None = None
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
-        self.weights = None if weights is None else self._per_row("weights", weights)
-        self.groups = None if groups is None else self._grouped(groups)
+        self.weights = None if weights is None else as_weights(weights, self.like, self.here)
+        self.groups = None if groups is None else as_groups(groups, self.like, self.n)
 
     def _labels(self, y: Any) -> Tensor:
         """Check the labels, and bring them to the device of X, and to its dtype unless whole."""
@@ -227,7 +227,7 @@ class Rows(Inputs):
     def with_groups(self, groups: Any) -> Self:
         """The same rows in groups that leave together."""
         other = copy.copy(self)
-        other.groups = other._grouped(groups)
+        other.groups = as_groups(groups, self.like, self.n)
         return other
 
     @cached_property
@@ -237,30 +237,6 @@ class Rows(Inputs):
         for span, part in self.doubles(4 * self.d):  # a piece and its squares fit the cache
             torch.sum(part.square(), 1, out=squares[span])
         return squares
-
-    def _per_row(self, name: str, values: Any) -> Tensor:
-        numbers = as_tensor(name, values).to(self.like)
-        if numbers.shape != (self.here,):
-            raise ValueError(f"{name} has shape {tuple(numbers.shape)}; it must be ({self.here},)")
-        check_finite(name, numbers)
-        if not bool((numbers > 0).all()):
-            raise ValueError(
-                f"{name} has the entry {float(numbers.min()):g}; all must be positive: leave out "
-                "rows of weight 0"
-            )
-        return numbers
-
-    def _grouped(self, groups: Any) -> Tensor:
-        labels = as_tensor("groups", groups).to(self.like.device)
-        if labels.shape != (self.n,):
-            raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
-        codes: Tensor
-        _, codes = torch.unique(labels, return_inverse=True)
-        if int(codes.max()) == 0:
-            raise ValueError(
-                "groups has one value only; leaving out its group would leave no rows to learn from"
-            )
-        return codes
 
     def averaged(self, losses: Tensor) -> Tensor:
         """Turn row losses into values whose mean is the error and whose sd/√count its stderr."""

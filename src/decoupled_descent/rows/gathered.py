@@ -21,7 +21,7 @@ from decoupled_descent.rows.processes import Processes
 from decoupled_descent.rows.sources import Source, SourceBlock, spans
 
 
-class Gathered(Source):
+class ProcessesSource(Source):
     """The rows of all processes, which all of them must read at the same time."""
 
     def __init__(self, rows: Rows) -> None:
@@ -45,7 +45,7 @@ def is_divided(X: Any) -> bool:
 
 def gather_rows(rows: Rows, y: Tensor, **common: Any) -> Rows:
     """Rows of all processes with all labels, weights and groups, as if there were one process."""
-    return rows if rows.all_here else Rows(Gathered(rows), y, **common)
+    return rows if rows.all_here else Rows(ProcessesSource(rows), y, **common)
 
 
 def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:

@@ -38,7 +38,7 @@ SQUARE = 2
 NUMBERS = 2**18
 
 
-class LeaveOneOut(NamedTuple):
+class RidgeLeaveOneOut(NamedTuple):
     r"""What is needed to leave each row out of a ridge-preconditioned direction.
 
     The direction c A⁻¹Xᵀq has the scale c = mean ‖x_i‖² / mean p_i, with which it tends to Xᵀq as
@@ -76,7 +76,7 @@ class Gram:
         self.wide = rows.n < rows.d
         self._announced: set[float] = set()
         self._leverages: dict[float, Tensor] = {}
-        self._known: dict[float, LeaveOneOut] = {}
+        self._known: dict[float, RidgeLeaveOneOut] = {}
         self._matrices: dict[float, Tensor] = {}
 
     @cached_property
@@ -169,7 +169,7 @@ class Gram:
         """Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most."""
         return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
 
-    def leave_one_out(self, ridge: float) -> LeaveOneOut:
+    def leave_one_out(self, ridge: float) -> RidgeLeaveOneOut:
         """What leaving rows out needs for one ridge; an infinite one leaves X as it is."""
         if ridge not in self._known:
             if math.isinf(ridge):  # needs no decomposition
@@ -180,7 +180,7 @@ class Gram:
             else:
                 p, n = self.leverages(ridge), self._rows.n
                 own = (self._factor(ridge) * p, 1 / (1 - p), p * (n / self.freedom(ridge)))
-            self._known[ridge] = LeaveOneOut(*(values.to(self._rows.like) for values in own))
+            self._known[ridge] = RidgeLeaveOneOut(*(values.to(self._rows.like) for values in own))
         return self._known[ridge]
 
     def directions(self, asked: Mapping[float, Tensor]) -> dict[float, Tensor]:

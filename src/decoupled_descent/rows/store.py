@@ -92,7 +92,7 @@ class Store(Source):
         return self.values.double()
 
 
-class Mapped(Source):
+class FunctionSource(Source):
     """Rows of d columns that are made from other rows whenever they are read.
 
     ``function`` takes some of the other rows in float64 and returns as many rows.

@@ -66,6 +66,33 @@ def as_tensor(name: str, values: Any) -> Tensor:
     return torch.from_numpy(array if array.flags.writeable else np.asarray(_Unlocked(array)))
 
 
+def as_weights(values: Any, like: Tensor, n: int) -> Tensor:
+    """The positive weights of n rows, in the dtype and on the device of ``like``."""
+    weights = as_tensor("weights", values).to(like)
+    if weights.shape != (n,):
+        raise ValueError(f"weights has shape {tuple(weights.shape)}; it must be ({n},)")
+    check_finite("weights", weights)
+    if not bool((weights > 0).all()):
+        raise ValueError(
+            f"weights has the entry {float(weights.min()):g}; all must be positive: leave out rows "
+            "of weight 0"
+        )
+    return weights
+
+
+def as_groups(values: Any, like: Tensor, n: int) -> Tensor:
+    """The number of the group of each of n rows, from 0 on."""
+    labels = as_tensor("groups", values).to(like.device)
+    if labels.shape != (n,):
+        raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({n},)")
+    codes: Tensor = torch.unique(labels, return_inverse=True)[1]
+    if int(codes.max()) == 0:
+        raise ValueError(
+            "groups has one value only; leaving out its group would leave no rows to learn from"
+        )
+    return codes
+
+
 def _nullable(values: Any, array: NDArray[Any]) -> NDArray[Any]:
     """Numbers of pandas whose dtypes allow missing values (Int64, double[pyarrow]), as NumPy's."""
     dtypes = np.asarray(getattr(values, "dtypes", None), dtype=object).reshape(-1)
@@ -88,7 +115,7 @@ class _Unlocked:
         self.__array_interface__ = about | {"data": (about["data"][0], False)}
 
 
-def plain(name: str, values: Any) -> Any:
+def checkable(name: str, values: Any) -> Any:
     """Return what scikit-learn can check: tensors in memory, of a type that NumPy has, alone.
 
     Raises ``ValueError`` as :func:`check_plain` does, and for labels that are None.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import is_finite_number
+from decoupled_descent.checks import Target, is_finite_number
 
 KERNELS = ("linear", "rbf", "matern", "laplace", "laplace1", "poly2", "arccos")
 #: Classes of feature maps whose arrays are checked here; those of a kernel name no class.
@@ -104,7 +104,7 @@ def check_model(content: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         content: The description of the model.
         arrays: Its arrays by name.
     """
-    classes, d = content["task"] == "classification", content["columns_in"]
+    classes, d = Target(content["task"]).has_classes, content["columns_in"]
     require(is_count(d), f"it has {d!r:.20} columns")
     if classes:
         width = len(content["classes"]["labels"])
@@ -307,7 +307,7 @@ def _check_jackknife(
     ranks: Sequence[int | None],
 ) -> None:
     """Residuals of left-out rows, and what changes predictions if they are left out."""
-    constant, classes = content["jackknife"]["constant"], content["task"] == "classification"
+    constant, classes = content["jackknife"]["constant"], Target(content["task"]).has_classes
     require(is_finite_number(constant) and constant >= 0, f"its constant is {constant!r:.20}")
     part.check(
         residuals=Numbers(("s", 1 if classes else "K"), low=0),

@@ -91,17 +91,33 @@ def fit(
             _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
         trainee = Trainee(bound, algorithm, state, callbacks)
         held_out = check_test(options.test, rows, [trainee])
-        asked = {"algorithm": algorithm, "objective": objective, "steps": steps}
-        asked |= {"theta": theta} | options.start if options.state is None else options.start
-        asked |= {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
-        with (
-            continued(options.checkpoint, asked, [trainee], rows.processes) as save,
-            progress_bar(steps, describe(algorithm, bound, rows), options.progress) as advance,
-        ):
-            train_together([trainee], rows, steps, held_out, advance, save=save)
+        asked = {"objective": objective} | ({"theta": theta} if options.state is None else {})
+        train(trainee, rows, steps, held_out, asked, options, describe(algorithm, bound))
+    return Run.of(trainee, labels_of(rows, bound))
+
+
+def train(
+    trainee: Trainee,
+    rows: Any,
+    steps: int,
+    test: Any,
+    asked: dict[str, Any],
+    options: Options,
+    description: str,
+) -> None:
+    """Advance one run to its end, and warn where it went wrong.
+
+    ``asked`` has what distinguishes this call from others, beside what every call has.
+    """
+    asked = asked | options.start | {"algorithm": trainee.algorithm, "steps": steps, "rows": rows}
+    asked |= {"test": test, "callbacks": resumable(trainee.callbacks)}
+    with (
+        continued(options.checkpoint, asked, [trainee], rows.processes) as save,
+        progress_bar(steps, description, options.progress) as advance,
+    ):
+        train_together([trainee], rows, steps, test, advance, save=save)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
-    return Run.of(trainee, labels_of(rows, bound))
 
 
 def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
@@ -111,10 +127,8 @@ def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
     return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
 
 
-def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
+def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
     """Name an algorithm in a progress bar, and say when steps are slow."""
-    if forecast := algorithm.forecast(rows, bound):
-        return f"{type(algorithm).__name__} ({forecast})"
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 

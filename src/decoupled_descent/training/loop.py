@@ -159,6 +159,17 @@ class Trainee:
         for callback, state in zip(resumable(self.callbacks), saved["callbacks"], strict=True):
             callback.load_state_dict(state)
 
+    @staticmethod
+    def test_errors(going: Sequence[Any], test: Any) -> Sequence[float | None]:
+        """Test errors at plain xθ, all runs in one product."""
+        stacked = test.forward(torch.cat([trainee.state.theta for trainee in going]))
+        parts = torch.split(stacked, [len(trainee.state.theta) for trainee in going])
+        with torch.no_grad():
+            return [
+                float(trainee.bound.losses(h.T, test.y, trainee.state.head).mean())
+                for trainee, h in zip(going, parts, strict=True)
+            ]
+
     @property
     def alarm(self) -> str | None:
         """The warning at the end of a run whose error is not finite or has exploded, else None."""
@@ -250,7 +261,7 @@ def _unfinished(trainees: Sequence[Trainee]) -> list[Trainee]:
 
 def _step_together(going: Sequence[Trainee], rows: Rows, test: Rows | None) -> list[Trainee]:
     """Record the iterates of all runs and make their next steps; return the runs that go on."""
-    errors = _test_errors(going, test)
+    errors = [None] * len(going) if test is None else going[0].test_errors(going, test)
     for trainee, (following, info), error in zip(
         going, make_steps(going, rows), errors, strict=True
     ):
@@ -273,30 +284,15 @@ def make_steps(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
     ]
 
 
-def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:
-    """Test errors at plain xθ, all runs in one product."""
-    if test is None:
-        return [None] * len(going)
-    stacked = test.forward(torch.cat([trainee.state.theta for trainee in going]))
-    parts = torch.split(stacked, [len(trainee.state.theta) for trainee in going])
-    errors: list[float | None] = []
-    with torch.no_grad():
-        for trainee, h in zip(going, parts, strict=True):
-            losses = trainee.bound.losses(h.T, test.y, trainee.state.head)
-            errors.append(float(losses.mean()))
-    return errors
-
-
 def check_test(
     test: tuple[Any, Any] | None, rows: Rows, trainees: Sequence[Trainee]
 ) -> Rows | None:
     """Check the test set like the training set, and bring it to its dtype and device."""
     if test is None:
         return None
-    if not isinstance(test, tuple | list) or len(test) != 2:
-        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
+    X, y = as_pair(test)
     try:
-        held_out = _held_out(*test, rows)
+        held_out = _held_out(X, y, rows)
         for trainee in trainees:
             trainee.bound.objective.check(held_out.y, trainee.bound.width, held_out.like)
     except ValueError as error:
@@ -304,6 +300,13 @@ def check_test(
     if held_out.d != rows.d:
         raise ValueError(f"test has {held_out.d} columns but X has {rows.d}; they must be the same")
     return held_out
+
+
+def as_pair(test: Any) -> tuple[Any, Any]:
+    """New rows and their labels."""
+    if not isinstance(test, tuple | list) or len(test) != 2:
+        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
+    return test[0], test[1]
 
 
 def _held_out(X: Any, y: Any, rows: Rows) -> Rows:

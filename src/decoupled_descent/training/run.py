@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,70 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+class AnyRun:
+    """What all runs have whose rows were left out, however they were; at the best step."""
+
+    trial: ClassVar[int] = 100  # a run of fewer iterates: nobody expects that it has arrived
+
+    if TYPE_CHECKING:
+        evaluation: Any
+        stop_reason: Any
+        train_error: Any
+        train_error_stderr: Any
+
+    @property
+    def error(self) -> float:
+        """The estimated error on new rows."""
+        return float(self.evaluation.error)
+
+    @property
+    def stderr(self) -> float:
+        """Its standard error, over rows or groups."""
+        return float(self.evaluation.stderr)
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Estimate a metric on new rows; see :meth:`Evaluation.estimate`.
+
+        Args:
+            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
+                labels and predictions, such as those of ``sklearn.metrics``.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value, its standard error, and whether to trust them.
+        """
+        result: Estimate = self.evaluation.estimate(metric, blocks)
+        return result
+
+    @property
+    def _estimates(self) -> Any:
+        """The estimated error of each iterate."""
+        return self.train_error
+
+    @property
+    def still_falling(self) -> float:
+        """The fall of the error in the last tenth of the steps, in standard errors.
+
+        0 for a run that ended for another reason than that all steps were made, and for a trial.
+        """
+        errors, count = self._estimates, len(self._estimates)
+        if self.stop_reason is not StopReason.STEPS or count < self.trial:
+            return 0.0
+        stderr = max(float(self.train_error_stderr[-1]), 1e-300)
+        return max(0.0, float(errors[-1 - count // 10] - errors[-1]) / stderr)
+
+    @property
+    def notes(self) -> dict[str, float]:
+        """Numbers that the training measured, by name, for the checks of the evaluation."""
+        return {
+            "diverged": float(self.stop_reason is StopReason.DIVERGED),
+            "interrupted": float(self.stop_reason is StopReason.INTERRUPTED),
+            "still_falling": self.still_falling,
+        }
+
+
 @dataclass(frozen=True)
-class Run:
+class Run(AnyRun):
     """The result of :func:`fit`.
 
     Attributes:
@@ -143,17 +205,8 @@ class Run:
         return None if self.test_error is None else self.train_error - self.test_error
 
     @property
-    def still_falling(self) -> float:
-        """The fall of the train error in the last tenth of the steps, in standard errors.
-
-        0 for a run that ended for another reason than that all steps were made, and for one of
-        fewer than 100 iterates, which is a trial.
-        """
-        errors, tenth = self.history.train_error, len(self.history.train_error) // 10
-        if self.stop_reason is not StopReason.STEPS or tenth < 10:
-            return 0.0
-        stderr = max(self.history.train_error_stderr[-1], 1e-300)
-        return max(0.0, (errors[-1 - tenth] - errors[-1]) / stderr)
+    def _estimates(self) -> Any:
+        return self.history.train_error
 
     @property
     def diverged(self) -> bool:
@@ -275,25 +328,6 @@ class Run:
         """The losses of outputs of the training rows, shape (n,)."""
         assert self.labels is not None
         return self.objective.loss.of(outputs, self.labels.y)
-
-    @property
-    def notes(self) -> dict[str, float]:
-        """Numbers that the training measured, by name, for the checks of the evaluation."""
-        return {
-            "diverged": float(self.diverged),
-            "interrupted": float(self.stop_reason is StopReason.INTERRUPTED),
-            "still_falling": self.still_falling,
-        }
-
-    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
-        """Estimate a metric on new rows, at the best step; see :meth:`Evaluation.estimate`.
-
-        Args:
-            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
-                labels and predictions, such as those of ``sklearn.metrics``.
-            blocks: How often a metric that is any function may be computed.
-        """
-        return self.evaluation.estimate(metric, blocks)
 
     def diagnose(self, X: Any, y: Any, **options: Any) -> Diagnosis:
         """Check whether the train error estimates the test error; see :func:`diagnose`."""

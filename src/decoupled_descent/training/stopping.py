@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.training.callbacks import Step, StopReason
@@ -17,8 +17,23 @@ from decoupled_descent.training.callbacks import Step, StopReason
 START, PATIENCE = 100, 50
 
 
+class Counting:
+    """What rules that count failures remember, for checkpoints."""
+
+    _first, _lowest, _failures = math.inf, math.inf, 0
+
+    def state_dict(self) -> dict[str, float]:
+        """The state for a checkpoint."""
+        return {"first": self._first, "lowest": self._lowest, "failures": self._failures}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._first, self._lowest = state["first"], state["lowest"]
+        self._failures = int(state["failures"])
+
+
 @dataclass
-class EarlyStopping:
+class EarlyStopping(Counting):
     r"""Stop when the train error, which is the test error in the limit, no longer falls.
 
     With E_t the train error, an update counts as an improvement if it lowers the error by more than
@@ -65,9 +80,6 @@ class EarlyStopping:
     patience: int | None = None
     start: int | None = None
     standard_errors: float = 0.0
-    _first: float = field(default=math.inf, init=False, repr=False)
-    _lowest: float = field(default=math.inf, init=False, repr=False)
-    _failures: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -98,15 +110,6 @@ class EarlyStopping:
         if self._failures < self._failures_to_stop():
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
-
-    def state_dict(self) -> dict[str, float]:
-        """The state for a checkpoint."""
-        return {"first": self._first, "lowest": self._lowest, "failures": self._failures}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Continue from what :meth:`state_dict` returned."""
-        self._first, self._lowest = state["first"], state["lowest"]
-        self._failures = int(state["failures"])
 
     def _first_counted(self) -> int:
         """The number of updates after which failures are counted."""

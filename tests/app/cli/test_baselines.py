@@ -7,13 +7,13 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import baselines
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report.comparison import answers
 from tests.app.cli.conftest import table
 
 
 def prepared(y, task, X):
-    return Prepared(X, np.asarray(y), None, task, [])
+    return TrainingTable(X, np.asarray(y), None, task, [])
 
 
 def test_contenders_of_a_model():

@@ -37,6 +37,16 @@ def test_several_models(run, frame, tmp_path):
     assert content["pairs"][0]["models"] == ["first", "second"]
 
 
+def test_predictions_are_trusted_on_your_word_alone(run, frame, tmp_path):
+    path = tmp_path / "predictions.csv"
+    frame.to_csv(path, index=False)
+    given = ("evaluate", path, "--target", "ill", "--group", "patient")
+    out = run(*given)[1]
+    assert "pass --out-of-fold" in " ".join(out.split())
+    assert "caution" in out.lower()
+    assert json.loads(run(*given, "--out-of-fold", "--json")[1])["diagnosis"]["verdict"] == "trust"
+
+
 def test_columns_of_classes_belong_to_one_model(run, frame, tmp_path):
     path = tmp_path / "predictions.csv"
     both = frame.assign(**{"m=yes": frame["first"], "m=no": 1 - frame["first"]})

@@ -18,6 +18,7 @@ def test_medians_are_those_of_all_runs(run, tmp_path):
     found = json.loads(run(*arguments, "--json")[1])
     status, text, _ = run(*arguments)
     assert status == 0
+    assert ", 2 runs" in text
     rows = [line.split("│")[1:-1] for line in text.splitlines() if line.count("│") == 5]
     for step, predicted, *shown in rows:
         k = int(step)

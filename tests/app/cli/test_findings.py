@@ -9,7 +9,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import findings
-from decoupled_descent.app.cli.tables import Prepared, prepare
+from decoupled_descent.app.cli.tables import TrainingTable, prepare
 from decoupled_descent.evaluation.checks.catalogue import CHECKS
 from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
 from decoupled_descent.evaluation.checks.table_checks import LEAK, TABLE_CHECKS
@@ -54,7 +54,7 @@ def test_the_logarithm_is_advised_where_it_helps(noise, better):
     y = np.exp(X[:, 0] + 0.5 * e) if noise == "relative" else 9 + X[:, 0] + 0.5 * e
     columns = Columns.learn(pd.DataFrame(X).rename(columns="x{}".format))
     model = dd.DecoupledRegressor(features="linear").fit(X, y)
-    given = Prepared(X, y, columns, "regression", [])
+    given = TrainingTable(X, y, columns, "regression", [])
     assert findings.logarithm_helps(given, model) == better
     groups = np.arange(200) // 2
     assert findings.logarithm_helps(given._replace(groups=groups), model) == better

@@ -5,9 +5,10 @@ import pytest
 from sklearn import metrics
 
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.cli.train import fit
 from decoupled_descent.app.files.positive import positive_class
+from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.rules import Columns
 
 FAST = {"features": "linear", "ridge": 1.0}
@@ -17,15 +18,15 @@ def prepared(task, share=0.4, n=90):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
     y = X[:, 0] + rng.normal(size=n)
-    if task == "classification":
+    if task.has_classes:
         y = np.where(y > np.quantile(y, 1 - share), "yes", "no")
-    positive = positive_class(y.tolist()) if task == "classification" else ""
-    return Prepared(X, y, Columns(()), task, [], positive=positive)
+    positive = positive_class(y.tolist()) if task.has_classes else ""
+    return TrainingTable(X, y, Columns(()), task, [], positive=positive)
 
 
 @pytest.mark.parametrize(("share", "name"), [(0.4, "yes"), (0.8, "yes")])
 def test_of_the_class_to_find(share, name):
-    data = prepared("classification", share)
+    data = prepared(Target.CLASSES, share)
     estimator, _ = fit(data, FAST)
     chances = estimator.corrected_proba_
     predicted = estimator.classes_[chances.argmax(1)]
@@ -43,7 +44,7 @@ def test_of_the_class_to_find(share, name):
 
 
 def test_of_numbers():
-    data = prepared("regression")
+    data = prepared(Target.NUMBERS)
     estimator, _ = fit(data, FAST)
     root, half, score = of_numbers(estimator.evaluation_)
     errors = np.abs(estimator.corrected_prediction_ - data.y)

@@ -16,8 +16,9 @@ from decoupled_descent.app.cli.results import (
     report_data,
     to_dict,
 )
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report.page import render_report
+from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.rules import Columns
 from tests.app.cli.conftest import FAST, table
 
@@ -27,7 +28,7 @@ def problem(rows=60, seed=0):
     frame = pd.DataFrame(rng.normal(size=(rows, 2))).rename(columns="x{}".format)
     y = frame["x0"].to_numpy() + rng.normal(size=rows)
     columns = Columns.learn(frame)
-    return Prepared(columns.apply(frame), y, columns, "regression", [], frame=frame)
+    return TrainingTable(columns.apply(frame), y, columns, Target.NUMBERS, [], frame=frame)
 
 
 def test_widths_hold_for_their_share():
@@ -42,7 +43,7 @@ def test_widths_hold_for_their_share():
     assert listed[2].half_width == pytest.approx(1.645, rel=0.2)  # the noise has deviation 1
     few = problem(FEWEST - 1)
     assert interval_widths(few, model) == []
-    assert interval_widths(given._replace(task="classification"), model) == []
+    assert interval_widths(given._replace(task=Target.CLASSES), model) == []
 
 
 def test_more_rows_are_asked_for_where_that_can_be_told():

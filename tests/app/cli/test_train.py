@@ -17,10 +17,11 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import results
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.cli.train import SEARCHING, STAGES, announce
 from decoupled_descent.app.files import opening
 from decoupled_descent.app.report.text import together
+from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.estimators.saving import load_model
 from decoupled_descent.tables.search import ridge_fits
@@ -315,10 +316,10 @@ def test_predictions_are_written_like_the_classes(run, tmp_path, low, high):
     assert lines[1].startswith("k0,")
 
 
-@pytest.mark.parametrize(("rows", "kind"), [(10**6, "classification"), (60, "regression")])
+@pytest.mark.parametrize(("rows", "kind"), [(10**6, Target.CLASSES), (60, Target.NUMBERS)])
 def test_long_trainings_are_announced(capsys, rows, kind):
     X, y = np.broadcast_to(0.0, (rows, 50)), np.arange(rows) % 2
-    announce(Prepared(X, y, Columns.learn(table()[["a"]]), kind, []), "newton")
+    announce(TrainingTable(X, y, Columns.learn(table()[["a"]]), kind, []), "newton")
     words = capsys.readouterr().err
     assert bool(
         re.search(r"training on 1,000,000 rows takes about [\d.]+ (minutes|hours)", words)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.app.files.formulas import without_formulas
-from decoupled_descent.app.files.repairs import Skipped, as_table
+from decoupled_descent.app.files.repairs import SkippedRow, as_table
 
 
 def test_numbers_are_no_formulas():
@@ -30,5 +30,5 @@ def test_formulas_after_signs_that_spreadsheets_skip(before):
 
 
 def test_rows_that_were_left_out_have_no_formulas():
-    text = as_table([Skipped("row 1", "a", "=cmd()", "not a number, or infinite")])
+    text = as_table([SkippedRow("row 1", "a", "=cmd()", "not a number, or infinite")])
     assert "'=cmd()" in text

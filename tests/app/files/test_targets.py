@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.app.files.targets import check_target, labels_of, recognise_task, values_of
+from decoupled_descent.checks import Target
 
 NAN, INF = float("nan"), float("inf")
 
@@ -60,9 +61,9 @@ def test_long_lists_of_rows_are_shortened():
 
 def test_values_for_the_estimators():
     labels = pd.Series([1, 2, 1])
-    assert values_of(labels, "regression").dtype == np.float64
-    assert values_of(labels, "classification").tolist() == [1, 2, 1]
-    assert values_of(pd.Series([0.5, 1.0]), "classification").tolist() == ["0.5", "1"]
+    assert values_of(labels, Target.NUMBERS).dtype == np.float64
+    assert values_of(labels, Target.CLASSES).tolist() == [1, 2, 1]
+    assert values_of(pd.Series([0.5, 1.0]), Target.CLASSES).tolist() == ["0.5", "1"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from sklearn import datasets, metrics
 
 import decoupled_descent as dd
 from decoupled_descent.app.report import ReportData
-from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
-from decoupled_descent.checks import error_interval
+from decoupled_descent.app.report.data import Estimates, RowPredictions, Training
+from decoupled_descent.checks import Target, error_interval
 from decoupled_descent.datasets.whitening import Whitening
 
 DIAGNOSIS = {
@@ -42,14 +42,14 @@ def regression():
     outputs = run.objective.outputs(state.preactivations.T, state.head).double().numpy()
     error, stderr, _ = sweep.corrected_error
     return ReportData(
-        title="diabetes.csv: progression", task="regression", n_rows=442, n_features=10,
+        title="diabetes.csv: progression", task=Target.NUMBERS, n_rows=442, n_features=10,
         training=Training(
             errors=run.train_error, stderrs=run.train_error_stderr, best_step=run.best_step,
             stop_reason=str(run.stop_reason),
             settings={"lr": 2.0, "head": "TwoLayer(5)", "seed": 0},
             candidates=[r | {"chosen": k == sweep.best_index} for k, r in enumerate(sweep.records)],
         ),
-        estimate=Estimate(
+        estimate=Estimates(
             loss_name="squared error", error=error, error_stderr=stderr, score_name="R²",
             score=metrics.r2_score(y, outputs * y.std() + y.mean()), score_stderr=0.035,
             error_interval=error_interval(error, stderr), score_interval=(0.43, 0.56),
@@ -87,13 +87,13 @@ def classification(count=3, rows=600, seed=0, **changes):
     accuracy = float((labels == predictions).mean())
     steps = np.arange(30)
     data = ReportData(
-        title="made up", task="classification", n_rows=rows, n_features=7,
+        title="made up", task=Target.CLASSES, n_rows=rows, n_features=7,
         training=Training(
             errors=list(0.4 + np.exp(-steps / 5)), stderrs=[0.02] * 30, best_step=29,
             stop_reason="steps exhausted", settings={"lr": 0.1},
             candidates=[{"lr": 0.1, "lowest train error": 0.41, "chosen": True}],
         ),
-        estimate=Estimate(
+        estimate=Estimates(
             loss_name="log loss", error=0.41234, error_stderr=0.0212, score_name="accuracy",
             score=accuracy, score_stderr=(accuracy * (1 - accuracy) / rows) ** 0.5,
             error_interval=(0.372, 0.455), score_interval=(accuracy - 0.03, accuracy + 0.03),

@@ -1,7 +1,5 @@
 """What a report holds."""
 
-import pytest
-
 from decoupled_descent.app.report.data import MissedClass, names_of
 from tests.app.report.examples import classification, regression
 
@@ -22,16 +20,3 @@ def test_many_of_them_are_counted():
         written == "“k0” (0 of 1,000 rows found), “k1” (0 of 1,000 rows found) and 6 more classes"
     )
     assert names_of([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"task": "both"}, "task='both' must be"),
-        ({"best_step": 30}, "best_step=30 must be from 0 to 29"),
-        ({"labels": ["class 0"]}, "labels has 1 rows and predictions 600"),
-    ],
-)
-def test_what_cannot_be_shown(changes, message):
-    with pytest.raises(ValueError, match=message):
-        classification(**changes)

@@ -6,10 +6,10 @@ import pytest
 from scipy import stats
 
 from decoupled_descent.app.report.text import (
+    as_text,
     column,
     interval,
     number,
-    plain,
     together,
     tone,
     written_interval,
@@ -49,9 +49,9 @@ def test_an_interval_is_written_in_one_way():
 
 
 def test_values_are_harmless_and_cut():
-    assert plain([None, True, 1.5, "<i>"]) == "–, yes, 1.5, <i>"
-    assert plain("x" * 1000).endswith("x…")
-    assert plain("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
+    assert as_text([None, True, 1.5, "<i>"]) == "–, yes, 1.5, <i>"
+    assert as_text("x" * 1000).endswith("x…")
+    assert as_text("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
     assert tone("note") == tone("unheard of") == ("plain", "·")
 
 

@@ -7,7 +7,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.app import reproduce
 from decoupled_descent.app.reproduce import experiment as shared
-from decoupled_descent.app.reproduce.experiment import Problem
+from decoupled_descent.app.reproduce.experiment import PanelProblem
 from decoupled_descent.training import StopReason
 
 
@@ -54,7 +54,7 @@ def test_training_is_fit_from_the_given_start(problem):
     mixture, rows, test, objective, theta = problem
     assert (len(rows[0]), len(test[0])) == (60, 40)
     algorithms = {"gd": dd.GradientDescent(0.05), "dd": dd.DecoupledDescent(0.05)}
-    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta, mixture), 6)
+    curves = shared.train(PanelProblem("p", rows, test, objective, algorithms, theta, mixture), 6)
     assert list(curves) == [
         *(f"p/gd/{kind}" for kind in ("train", "test", "state_evolution", "state_evolution_train")),
         *(f"p/dd/{kind}" for kind in ("train", "test", "state_evolution")),
@@ -72,7 +72,7 @@ def test_training_is_fit_from_the_given_start(problem):
 def test_no_prediction_without_a_mixture(problem):
     _, rows, test, objective, theta = problem
     algorithms = {"dd": dd.DecoupledDescent(0.05)}
-    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta), 3)
+    curves = shared.train(PanelProblem("p", rows, test, objective, algorithms, theta), 3)
     assert list(curves) == ["p/dd/train", "p/dd/test"]
 
 
@@ -80,7 +80,7 @@ def test_errors_are_infinite_after_a_divergence(problem):
     _, rows, test, _, theta = problem
     objective, algorithms = dd.Objective(dd.heads.Product(a=1.0), "squared"), {}
     algorithms["gd"] = dd.GradientDescent(1e9)
-    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta), 30)
+    curves = shared.train(PanelProblem("p", rows, test, objective, algorithms, theta), 30)
     train = curves["p/gd/train"]
     assert train.shape == (30,)
     assert np.isfinite(train[0])
@@ -94,6 +94,6 @@ def test_an_interrupted_fit_interrupts_the_experiment(problem, monkeypatch):
         stop_reason = StopReason.INTERRUPTED
 
     monkeypatch.setattr(dd, "fit", lambda *arguments, **options: Interrupted())
-    problem = Problem("p", rows, test, objective, {"gd": dd.GradientDescent(0.05)}, theta)
+    problem = PanelProblem("p", rows, test, objective, {"gd": dd.GradientDescent(0.05)}, theta)
     with pytest.raises(KeyboardInterrupt):
         shared.train(problem, 3)

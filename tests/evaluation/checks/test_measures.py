@@ -220,24 +220,6 @@ def test_errors_of_rows_that_were_not_left_out_are_noticed():
     assert wrong.verdict == "do not trust"
 
 
-@pytest.mark.parametrize(("ridge", "several"), [(0.01, True), (20.0, False)])
-def test_another_start_finds_another_minimum_of_a_weakly_penalised_network(ridge, several):
-    X, y = normal(60, 5, seed=1).double(), normal(60, 1, seed=2)[:, 0].double()  # nothing to learn
-    head = dd.heads.TwoLayer(4, bias=True, hidden_bias=True, seed=0).double()
-    rows, algorithm = dd.Rows(X, y), dd.DecoupledNewton(ridge, repairs=0)
-    run = dd.fit(rows, None, dd.Objective(head, "squared"), algorithm, 200)
-    assert (measures.another_minimum(run, rows) > 0.5) is several
-    found = {one.name: one.status for one in dd.diagnose(rows, None, run).findings}
-    assert found["other minima"] == ("caution" if several else "ok")
-
-
-def test_a_linear_model_has_one_minimum():
-    X, y = normal(30, 3, seed=1).double(), normal(30, 1, seed=2)[:, 0].double()
-    rows, model = dd.Rows(X, y), dd.Objective(dd.heads.Linear(intercept=True), "squared")
-    run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
-    assert measures.another_minimum(run, rows) is None
-
-
 def discrete(rows=300):
     rng = np.random.default_rng(0)
     X = np.stack([rng.integers(20, 60, rows), rng.integers(2, size=rows)], 1)
@@ -262,26 +244,3 @@ def test_distinct_targets_in_order_leave_no_other_order():
     order = torch.argsort(y)
     assert measures.sorting(y[order], X[order]) == (True, True)
     assert measures.sorting(y, X) == (False, False)
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_rows_left_out_of_a_network_are_seen_by_their_outputs(outputs):
-    """Pre-activations of such a run are outputs, so slopes are those of the loss in the outputs."""
-    X, y = normal(150, 20) / 20**0.5, torch.arange(150) % max(2, outputs)
-    head = dd.heads.TwoLayer(4, outputs=outputs, seed=0).double()
-    loss, labels = ("logistic", y.double()) if outputs == 1 else ("cross_entropy", y)
-    run = dd.fit(X, labels, dd.Objective(head, loss), dd.DecoupledNewton(3.0), 100)
-    assert run.best.info.estimates
-    best = measures.evaluate_best_step(run, dd.Rows(X, labels))
-    logits = run.best_outputs.reshape(150, outputs)
-    if outputs == 1:
-        chance = torch.sigmoid(logits)
-        slopes, bend = chance - labels.unsqueeze(1), (chance * (1 - chance)).mean().reshape(1, 1)
-    else:
-        chance = torch.softmax(logits, 1)
-        slopes = chance - functional.one_hot(y, outputs)
-        bend = torch.diag(chance.mean(0)) - chance.T @ chance / 150
-    torch.testing.assert_close(best.direction, slopes)
-    torch.testing.assert_close(best.jacobian, bend)
-    torch.testing.assert_close(best.losses, run.best_losses)
-    assert diagnose(X, labels, run).verdict

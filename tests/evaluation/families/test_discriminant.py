@@ -47,3 +47,11 @@ def test_estimated_shrinkage_is_left_to_folds():
 def test_other_rows_are_refused():
     with pytest.raises(ValueError, match="not the rows"):
         dd.evaluate(QuadraticDiscriminantAnalysis().fit(A, label), A[::-1], label)
+
+
+def test_a_column_without_variation_is_left_to_folds():
+    """Its covariance has no inverse; scikit-learn leaves the direction out."""
+    rows = np.concatenate([A, np.ones((len(A), 1))], 1)
+    evaluation = dd.evaluate(LinearDiscriminantAnalysis().fit(rows, label), rows, label)
+    assert evaluation.how == "folds"
+    assert "no inverse" in evaluation.reason

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
 
-from decoupled_descent.evaluation.families.folds import by_folds
+import decoupled_descent as dd
+from decoupled_descent.evaluation.families.folds import by_folds, pairs_by_halves
 from decoupled_descent.evaluation.inputs import foreign_model
 from tests.evaluation.families.problems import GROUPS, classes, numbers
 
@@ -40,3 +44,51 @@ def test_a_class_with_one_row_is_refused():
     y[0] = 2
     with pytest.raises(ValueError, match="a class with 1 row"):
         by_folds(foreign_model(DummyClassifier().fit(X, y), X, y))
+
+
+def test_the_variance_in_common_of_means_is_known():
+    """Left-out losses of the mean have b_ij = 2 (y_i - m)(y_j - m)/n: the variance is 4/n²."""
+    n, found = 200, []
+    for seed in range(100):
+        y = np.random.default_rng(seed).normal(size=n)
+        X = np.zeros((n, 1))
+        found.append(pairs_by_halves(foreign_model(DummyRegressor().fit(X, y), X, y)))
+    stderr = np.std(found, ddof=1) / 10
+    assert np.mean(found) == pytest.approx(4 / n**2, abs=3 * stderr + 4 / n**2 * 5 / n)
+
+
+def test_halves_agree_with_the_formula():
+    halves, formula = [], []
+    for seed in range(40):
+        X, y = numbers(200, 4, seed)
+        model = Ridge().fit(X, y)
+        halves.append(pairs_by_halves(foreign_model(model, X, y)))
+        formula.append(dd.evaluate(model, X, y, refits=0).pairs)
+    far = np.array(halves) - np.array(formula)
+    # 96 instead of 196 degrees of freedom make effects larger by 4/196 - 4/96
+    assert abs(far.mean()) < 3 * far.std(ddof=1) / 40**0.5 + 0.02 * np.mean(formula)
+
+
+def test_models_that_need_more_than_half_of_the_rows_have_none():
+    X, y = numbers(30)
+    model = KNeighborsRegressor(20).fit(X, y)
+    assert pairs_by_halves(foreign_model(model, X, y)) == 0.0
+    assert dd.evaluate(model, X, y).stderr > 0
+
+
+@pytest.mark.slow
+def test_the_standard_error_of_boosting_has_the_right_size():
+    """Without the variance that rows have in common, z² has the mean 1.3."""
+    z = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(2100, 6))
+        y = rows[:, 0] + rows[:, 1] * rows[:, 2] + rng.normal(size=2100)
+        model = GradientBoostingRegressor(n_estimators=20, random_state=0)
+        model.fit(rows[:100], y[:100])
+        evaluation = dd.evaluate(model, rows[:100], y[:100])
+        truth = np.square(model.predict(rows[100:]) - y[100:])
+        stderr = np.hypot(evaluation.stderr, truth.std() / 2000**0.5)
+        z.append((evaluation.error - truth.mean()) / stderr)
+    squares = np.square(z)
+    assert squares.mean() == pytest.approx(1, abs=3 * squares.std(ddof=1) / 10)

@@ -13,16 +13,16 @@ X, y = numbers(100)
 
 
 @pytest.mark.parametrize(
-    ("model", "near"),
+    "model",
     [
-        (LinearSVR(tol=1e-8, max_iter=100000, random_state=0), 0.3),
-        (LinearSVR(loss="squared_epsilon_insensitive", dual=False, epsilon=0.1), 0.1),
-        (QuantileRegressor(alpha=0.01), 0.6),
+        LinearSVR(tol=1e-8, max_iter=100000, random_state=0),
+        LinearSVR(loss="squared_epsilon_insensitive", dual=False, epsilon=0.1),
+        QuantileRegressor(alpha=0.01),
     ],
     ids=repr,
 )
-def test_near_to_literal_refits(model, near):
-    check_near(model, X, y, near)
+def test_near_to_literal_refits(model):
+    check_near(model, X, y)
 
 
 @pytest.mark.parametrize(

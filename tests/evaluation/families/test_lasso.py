@@ -22,7 +22,7 @@ X, y = numbers(100)
     ids=repr,
 )
 def test_near_to_literal_refits(model):
-    check_near(model, X, y, 0.15)
+    check_near(model, X, y)
 
 
 def test_one_newton_step_in_its_columns():

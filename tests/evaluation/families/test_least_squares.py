@@ -38,8 +38,8 @@ def test_several_targets():
 
 
 def test_ridges_that_were_chosen_or_estimated():
-    check_near(RidgeCV([0.1, 1, 10]), X, y, 0.05)
-    check_near(BayesianRidge(), X, y, 0.05)
+    check_near(RidgeCV([0.1, 1, 10]), X, y)
+    check_near(BayesianRidge(), X, y)
 
 
 @pytest.mark.parametrize("model", [RidgeClassifier(2.0), RidgeClassifierCV()], ids=repr)

@@ -67,3 +67,30 @@ def test_sparse_steps():
 def test_a_last_step_without_a_formula():
     model = make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=2)).fit(X, y)
     assert dd.evaluate(model, X, y).reason == "DecisionTreeRegressor has no formula"
+
+
+@pytest.mark.parametrize("groups", [None, np.repeat(np.arange(15), 4)])
+def test_a_far_row_changes_the_scale_of_its_column(groups):
+    """Exact for a ridge: the coefficients without the row have another penalty."""
+    rows = X.copy()
+    rows[0, 0], rows[8, 2] = 40.0, -15.0
+    model = make_pipeline(StandardScaler(), Ridge(20.0)).fit(rows, y)
+    found = dd.evaluate(model, rows, y, groups=groups, refits=0).predictions
+    literal = by_refits(model, rows, y, groups=groups)
+    far = [0, 8]
+    np.testing.assert_allclose(found[far], literal[far], atol=1e-10)
+    fixed = dd.evaluate(model[-1], model[:-1].transform(rows), y, groups=groups, refits=0)
+    assert (np.abs(fixed.predictions - literal)[far] > 0.01).all()
+
+
+def test_a_far_row_of_several_classes():
+    """One Newton step is nearer than the old scale."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(90, 4)), np.arange(90) % 3
+    rows[:, 0] += labels
+    rows[0, 0] = 12.0
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)).fit(rows, labels)
+    found = dd.evaluate(model, rows, labels, refits=0)
+    fixed = dd.evaluate(model[-1], model[:-1].transform(rows), labels, refits=0)
+    literal = -np.log(by_refits(model, rows, labels)[0, 0])
+    assert abs(found.losses[0] - literal) < 0.5 * abs(fixed.losses[0] - literal)

@@ -22,7 +22,7 @@ def test_products_are_exact_and_the_diagonal_as_near_as_so_many_allow():
     exact, random = ridge(Minimum)[0], ridge(ProbedMinimum)[0]
     right = np.random.default_rng(0).normal(size=(150, 2))
     np.testing.assert_allclose(random.times(right), exact.times(right), atol=1e-4)
-    influence = exact.block(np.arange(150))
+    influence = exact.blocks(np.arange(150)[None])[0]
     v = np.diag(influence)
     spread = np.sqrt((np.square(influence).sum(1) - v**2) / PRODUCTS)
     errors = (random.diagonal[:, 0, 0] - v) / spread

@@ -189,6 +189,6 @@ def test_damping_grows_where_the_network_bends_and_the_loss_never_rises():
     dd.fit(*(X, y, model, dd.DecoupledGaussNewton(ridge=1e-3, rate=1.0), 25), loss="logistic",
            callbacks=lambda step: steps.append(step.info.notes))  # fmt: skip
     fitted = torch.tensor([each["fitted"] for each in steps])
-    assert max(each["bend"] for each in steps) <= 0.5
+    assert max(each["nonlinearity"] for each in steps) <= 0.5
     assert bool((fitted.diff() <= 1e-3 * fitted[:-1]).all())
     assert len({each["damping"] for each in steps}) > 3

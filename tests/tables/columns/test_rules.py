@@ -287,7 +287,7 @@ def test_every_entry_is_checked(name, key):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda c: c.pop("notes"),
+        lambda c: c.pop("remarks"),
         lambda c: c.update(more=1),
         lambda c: c.update(columns={}),
         lambda c: c.update(columns=[]),
@@ -296,7 +296,7 @@ def test_every_entry_is_checked(name, key):
         lambda c: c.update(dropped=[1]),
         lambda c: c.update(dropped="ab"),
         lambda c: c.update(dropped=["number"]),
-        lambda c: c.update(notes=[None]),
+        lambda c: c.update(remarks=[None]),
         lambda c: c["columns"][0].pop("fill"),
         lambda c: c["columns"][0].update(extra=1),
         lambda c: c["columns"][0].update(kind="category"),
@@ -316,7 +316,7 @@ def test_bad_dictionaries(spoil):
 
 @pytest.mark.parametrize("content", [None, 3, "x", [], {}, {"columns": []}])
 def test_not_even_a_dictionary(content):
-    with pytest.raises(ValueError, match="the keys must be columns, dropped, notes"):
+    with pytest.raises(ValueError, match="the keys must be columns, dropped, reasons"):
         Columns.from_dict(content)
 
 
@@ -325,3 +325,11 @@ def test_the_table_is_left_alone():
     before = table.copy(deep=True)
     Columns.learn(table).apply(table)
     pd.testing.assert_frame_equal(table, before)
+
+
+def test_the_summary_has_the_reason_of_every_dropped_column():
+    table = pd.DataFrame({f"same{k}": 1 for k in range(15)} | {"age": np.arange(9) ** 2})
+    summary = Columns.learn(table).summary()
+    assert set(summary.loc[summary["used as"] == "dropped", "note"]) == {
+        "the same value in every row"
+    }

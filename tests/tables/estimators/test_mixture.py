@@ -7,8 +7,8 @@ import torch
 
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.tables.estimators.mixture import (
-    Member,
     Mixture,
+    NewtonMember,
     describe_mixture,
     rebuild_mixture,
 )
@@ -30,7 +30,7 @@ def mixture(loss="cross_entropy", outputs=3):
         width = each.transform(X).shape[1]
         theta = torch.randn(outputs, width, generator=generator, dtype=torch.float64)
         bias = torch.randn(outputs, generator=generator, dtype=torch.float64)
-        members.append(Member(share, each, theta, bias, ridge=2.0))
+        members.append(NewtonMember(share, each, theta, bias, ridge=2.0))
     return Mixture(get_loss(loss), tuple(members), rows=30.0)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.checks import SCORES
 from decoupled_descent.tables.estimators.parts import describe_estimator, rebuild_estimator
 from tests.tables.estimators.problems import binary, real, several, several_targets
 
@@ -37,12 +36,12 @@ def test_what_is_rebuilt_is_what_was_there(name):
     again = type(model)()
     rebuild_estimator(again, description, tensors)
     assert again.get_params() == model.get_params()
-    score = SCORES[model._task]
+    score = model._task.score
     for attribute in ("estimated_test_error_", "estimated_test_error_stderr_", score):
         assert getattr(again, attribute) == getattr(model, attribute)
     assert again.diagnostics_ == model.diagnostics_
     assert again.candidates_ == model.candidates_
-    if model._task == "classification":
+    if model._task.has_classes:
         assert again.calibration_ == model.calibration_
         assert again.classes_.tolist() == model.classes_.tolist()
         return

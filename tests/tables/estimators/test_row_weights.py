@@ -19,13 +19,6 @@ def test_class_weights_count_in_training_only():
     torch.testing.assert_close(weights.unit * weights.shares, torch.tensor([1.0, 1, 2]).double())
 
 
-def test_some_rows_have_their_weights_and_groups():
-    weights = combine_weights([1.0, 2.0, 4.0], None, ["a", "a", "b"], 3)
-    some = weights.some(np.array([2, 0]))
-    assert some["groups"].tolist() == [1, 0]
-    torch.testing.assert_close(some["weights"], weights.weights[[2, 0]])
-
-
 @pytest.mark.parametrize(
     ("groups", "message"),
     [

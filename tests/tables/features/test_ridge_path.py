@@ -139,7 +139,7 @@ def test_folds_that_are_left_out_too(case):
     phi = Kernel("rbf").fit_transform(X, sample_weight=weights)
     held = torch.tensor(folds == np.arange(8)[:, None])
     groups = torch.tensor(codes) if case == "groups" else None
-    result = RidgePath(phi, y, [ridge], weights, groups).losses_without(held)[0]
+    result = RidgePath(phi, y, [ridge], weights, groups).errors_without(held).square().sum(3)[0]
     P = phi.numpy()
     Z = np.column_stack([P, np.ones(n)])
     penalty = np.diag(np.append(np.full(P.shape[1], ridge), 0.0))

@@ -83,7 +83,7 @@ def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
     errors = {}
     for one in ranked:
         near = one.start * 10.0 ** (ranking.STEP * np.array([1, 0, -1]))
-        losses = RidgePath(one.phi, y.unsqueeze(1), near).losses_without(held)
+        losses = RidgePath(one.phi, y.unsqueeze(1), near).errors_without(held).square().sum(3)
         errors[one.features.name] = [
             min(own[fold][folds != fold].mean() for own in losses) for fold in range(FOLDS)
         ]

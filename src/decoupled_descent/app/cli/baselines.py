@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report.data import Contender
+from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.tables.analyses.baselines import Baseline, baselines, better_than_guessing
 
 
-def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
+def contenders(prepared: TrainingTable, estimator: Any) -> list[Contender]:
     """Return the model, a linear model and guessing with their errors on new rows."""
     own = estimator.evaluation_
     given = prepared.given
@@ -60,8 +61,8 @@ def _measure(estimator: Any) -> str:
     return "typical error of the logarithm" if estimator.log_target else "typical error"
 
 
-def targets(task: str, y: Any) -> Any:
+def targets(task: Target, y: Any) -> Any:
     """The target as columns: numbers, or an indicator of each class, shape (n, K)."""
-    if task == "regression":
+    if not task.has_classes:
         return np.asarray(y, dtype=np.float64)[:, None]
     return (np.asarray(y)[:, None] == np.unique(y)).astype(np.float64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from decoupled_descent.app.cli.options import Json, argument, must_exist
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.paired import Comparison
+    from decoupled_descent.app.cli.paired import ResultComparison
 
 Result = Annotated[Path, argument(metavar="RESULT-A", help="Folder that train wrote.")]
 Other = Annotated[Path, argument(metavar="RESULT-B", help="Folder that train wrote.")]
@@ -31,7 +31,7 @@ def compare(result_a: Result, result_b: Other, as_json: Json = False) -> None:
         _show(result)
 
 
-def _show(result: Comparison) -> None:
+def _show(result: ResultComparison) -> None:
     """Print a table of both errors and their differences, and which result is better."""
     from decoupled_descent.app.cli.output import console, heading
     from decoupled_descent.app.report.text import INTERVAL, together

@@ -61,7 +61,7 @@ def train_replications(settings: Settings, seed: int) -> Curves:
     """
     import numpy as np
 
-    from decoupled_descent.app.reproduce.experiment import Problem, sample, train
+    from decoupled_descent.app.reproduce.experiment import PanelProblem, sample, train
     from decoupled_descent.descent.starts import draw_theta
     from decoupled_descent.rows.threads import one_thread
 
@@ -74,7 +74,7 @@ def train_replications(settings: Settings, seed: int) -> Curves:
             rows, test = sample(mixture, settings, 3 * each, 3 * each + 1)
             objective = dd.Objective(dd.heads.Product(seed=3 * each + 2), "logistic")
             start = draw_theta(2, d, 3 * each + 2)
-            problem = Problem(f"snr={snr:g}", rows, test, objective, {"gd": gd}, start)
+            problem = PanelProblem(f"snr={snr:g}", rows, test, objective, {"gd": gd}, start)
             predicted = problem._replace(algorithms={"dd": decoupled}, mixture=mixture)
             replications.append(train(problem, steps) | train(predicted, steps))
             advance(len(replications), f"seed {each}")

@@ -9,7 +9,7 @@ from decoupled_descent.app.cli import options
 from decoupled_descent.checks import counted
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.tables import Prepared
+    from decoupled_descent.app.cli.tables import TrainingTable
 
 
 def diagnose(
@@ -53,7 +53,7 @@ def diagnose(
     verdict(screen, diagnosis, everything=True)
 
 
-def before_training(prepared: Prepared) -> dd.evaluation.Diagnosis:
+def before_training(prepared: TrainingTable) -> dd.evaluation.Diagnosis:
     """Diagnose a table as the estimators see it: with centred and scaled columns."""
     import math
 
@@ -64,7 +64,7 @@ def before_training(prepared: Prepared) -> dd.evaluation.Diagnosis:
     from decoupled_descent.evaluation.checks.diagnosis import diagnose_table
     from decoupled_descent.tables.features.scaling import ColumnScales
 
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     X, y = prepared.in_memory
     scaled = ColumnScales.learn(X).apply(X)
     rows = (scaled / math.sqrt(scaled.shape[1])).float()

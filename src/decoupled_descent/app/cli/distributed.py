@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from decoupled_descent.app.files.process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.tables import Prepared
+    from decoupled_descent.app.cli.tables import TrainingTable
     from decoupled_descent.rows.blocks import Rows
     from decoupled_descent.rows.processes import Processes
 
@@ -72,7 +72,7 @@ def joined(resume: bool) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def rows_of(prepared: Prepared) -> Rows:
+def rows_of(prepared: TrainingTable) -> Rows:
     """The rows of this process, as a part of those of all; all must have read the same table."""
     import torch
     import torch.distributed as dist
@@ -90,7 +90,7 @@ def rows_of(prepared: Prepared) -> Rows:
     return rows
 
 
-def _checksum(prepared: Prepared) -> int:
+def _checksum(prepared: TrainingTable) -> int:
     """A number that depends on labels and on how columns are treated."""
     text = json.dumps([prepared.columns.to_dict(), prepared.task])
     labels = "\n".join(map(str, prepared.y.tolist()))

@@ -26,6 +26,14 @@ Group = Annotated[
     option(metavar="COLUMN", help="Column that says which rows belong together."),
 ]
 Weight = Annotated[str | None, option(metavar="COLUMN", help="Column with the weights of rows.")]
+OutOfFold = Annotated[
+    bool,
+    option(
+        "--out-of-fold",
+        help="Say that no model had seen the rows that it predicts. Nothing in the predictions "
+        "shows that, so without your word they are not trusted.",
+    ),
+]
 
 
 def evaluate(
@@ -33,6 +41,7 @@ def evaluate(
     target: Target,
     group: Group = None,
     weight: Weight = None,
+    out_of_fold: OutOfFold = False,
     as_json: Json = False,
 ) -> None:
     """Estimate errors on new rows from predictions out of fold, of one or several models.
@@ -52,6 +61,7 @@ def evaluate(
         y=y,
         sample_weight=None if weights is None else weights.to_numpy(float),
         groups=groups,
+        out_of_fold=out_of_fold,
     )
     if as_json:
         echo_json(_content(result))
@@ -137,4 +147,4 @@ def _show(result: Evaluation, name: str, target: str) -> None:
         score = result.estimate(kind.score)
         heading(screen, "The best model")
         intervals(screen, {score.metric.replace("_", " "): (score.value, *score.interval)})
-    verdict(screen, result.diagnosis.to_dict())
+    verdict(screen, result.diagnosis.for_command_line().to_dict())

@@ -11,6 +11,7 @@ import typer
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_writable
 from decoupled_descent.app.cli.options import Json, output_folder, takes
+from decoupled_descent.checks import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,7 @@ def evolve(options: EvolveOptions) -> None:
     screen = console()
     names = ("step", "predicted", "train error", "test error")
     steps_shown = shown_steps(compared.evolution.test_error, compared.train, compared.test)
-    table(screen, f"{title}, {options.runs} options.runs", names, steps_shown)
+    table(screen, f"{title}, {counted(options.runs, 'run')}", names, steps_shown)
     screen.print(f"figure: {path}", soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from decoupled_descent.app.cli.baselines import targets
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.checks import percent
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis, diagnose_table
@@ -39,9 +39,9 @@ def is_interrupted(estimator: Any) -> bool:
     )
 
 
-def few_rows(prepared: Prepared, estimator: Any) -> str:
+def few_rows(prepared: TrainingTable, estimator: Any) -> str:
     """What to do about few rows that make up most of the error."""
-    if prepared.task == "classification":
+    if prepared.task.has_classes:
         quote = "quote the interval, and how many rows of each class are found"
     else:
         quote = "quote the median absolute error as well"
@@ -50,7 +50,7 @@ def few_rows(prepared: Prepared, estimator: Any) -> str:
     return _large_rows(prepared, estimator) + quote
 
 
-def _large_rows(prepared: Prepared, estimator: Any) -> str:
+def _large_rows(prepared: TrainingTable, estimator: Any) -> str:
     """Name the rows that make up most of the error, if they are few enough to look at."""
     losses, kept = estimator._left_out.losses, estimator._kept
     rows = np.arange(len(losses)) if kept is None else np.flatnonzero(kept)
@@ -64,7 +64,7 @@ def _large_rows(prepared: Prepared, estimator: Any) -> str:
     return f"check {which}, with {percent(share, decimals=0)} of the error (a mistake? a total?); "
 
 
-def smallest_class(prepared: Prepared) -> str:
+def smallest_class(prepared: TrainingTable) -> str:
     """What to do about the smallest class."""
     names, counts = np.unique(np.asarray(prepared.y, dtype=object).astype(str), return_counts=True)
     more = f"get more rows of {str(names[counts.argmin()])!r:.40}"
@@ -80,7 +80,7 @@ def with_settings(advice: str, estimator: Any) -> str:
     return advice if ridge is None else re.sub(r"--ridge\b", f"--ridge (now {ridge:.3g})", advice)
 
 
-def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
+def logarithm_helps(prepared: TrainingTable, estimator: Any) -> bool:
     """Whether absolute errors are lower if the logarithm of the target is fitted.
 
     The chosen feature map is fitted alone in both ways, and out-of-sample errors are compared row
@@ -104,7 +104,7 @@ def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
     return bool(wilcoxon(gain, alternative="greater").pvalue < CLEAR)
 
 
-def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
+def add(estimator: Any, prepared: TrainingTable, interrupted: bool) -> None:
     """Add findings on the table and the training to the diagnosis of an estimator.
 
     The advice of all findings becomes that for the command line.
@@ -127,17 +127,19 @@ def set_findings(estimator: Any, findings: Sequence[Finding]) -> None:
     estimator.diagnostics_ = estimator.evaluation_.diagnosis
 
 
-def _advice_on_rows(diagnosis: Diagnosis, prepared: Prepared, estimator: Any) -> dict[str, str]:
+def _advice_on_rows(
+    diagnosis: Diagnosis, prepared: TrainingTable, estimator: Any
+) -> dict[str, str]:
     """Advice that names rows or classes of the table, by check."""
     advice = {}
     if any(one.name == FEW_ROWS and one.status != "ok" for one in diagnosis.findings):
         advice[FEW_ROWS] = few_rows(prepared, estimator)
-    if prepared.task == "classification":
+    if prepared.task.has_classes:
         advice[SMALLEST] = smallest_class(prepared)
     return advice
 
 
-def table_of(prepared: Prepared) -> Table:
+def table_of(prepared: TrainingTable) -> Table:
     """The columns of a table, each as one number per row, and its identifiers.
 
     Columns of free text are left out: too many numbers are made of them.

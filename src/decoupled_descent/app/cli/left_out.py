@@ -22,7 +22,7 @@ from decoupled_descent.app.files.formulas import without_formulas
 from decoupled_descent.tensor_file import model_file, read_header
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.tables import Prepared
+    from decoupled_descent.app.cli.tables import TrainingTable
 
 NOT_RECOGNISED = (
     "rows that were trained on are not recognised in a table that is read in pieces: the model was "
@@ -58,14 +58,14 @@ def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutTable:
     """A table of the training rows as text in parts: ``ROWS`` rows at a time are in memory.
 
     Its columns are fingerprint, row, the number of the group if rows are left out in groups,
     target, prediction, and the probabilities of classes.
     """
 
-    prepared: Prepared
+    prepared: TrainingTable
     estimator: Any
     target: str
     fingerprints: NDArray[np.uint64]
@@ -85,7 +85,7 @@ class LeftOut:
         if self.groups is not None:
             table[GROUP] = self.groups[span]
         table[f"{TRUE}{self.target}"] = self.prepared.y[span]
-        if self.prepared.task != "classification":
+        if not self.prepared.task.has_classes:
             return table.assign(prediction=self.estimator.corrected_prediction_[span])
         probabilities, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
         rule = self.estimator.decision_rule_
@@ -95,7 +95,7 @@ class LeftOut:
         return table
 
 
-def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
+def as_csv(prepared: TrainingTable, estimator: Any, target: str) -> LeftOutTable:
     """Return a table of all training rows, with those of other processes."""
     hashes = fingerprints(prepared.X)
     if prepared.rows is not None:
@@ -105,7 +105,7 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
 
         hashes = all_gather(prepared.rows, torch.from_numpy(hashes.view(np.int64))).numpy()
     groups = None if prepared.groups is None else np.unique(prepared.groups, return_inverse=True)[1]
-    return LeftOut(prepared, estimator, target, hashes.view(np.uint64), groups)
+    return LeftOutTable(prepared, estimator, target, hashes.view(np.uint64), groups)
 
 
 def left_out_file(model: Path) -> Path:

@@ -58,7 +58,7 @@ class PairedMeasure(NamedTuple):
         return int((low > 0) != self.higher_is_better)
 
 
-class Comparison(NamedTuple):
+class ResultComparison(NamedTuple):
     """Two results on the same rows."""
 
     names: tuple[str, str]
@@ -106,7 +106,7 @@ class Result(NamedTuple):
     estimates: Mapping[str, float]  # that were stated, if they are of single rows left out
 
 
-def compared(first: Path, second: Path) -> Comparison:
+def compared(first: Path, second: Path) -> ResultComparison:
     """Compare two results, or raise ``ValueError`` if they are not of the same rows."""
     a, b = (read(one) for one in (first, second))
     if a.target != b.target:
@@ -132,7 +132,7 @@ def compared(first: Path, second: Path) -> Comparison:
         )
     codes = pd.factorize(a.table[GROUP])[0] if GROUP in a.table else None
     groups = 0 if codes is None else int(codes.max()) + 1
-    return Comparison(
+    return ResultComparison(
         (a.name, b.name), a.target, len(a.table), groups, _measures(a, b, codes),
         (a.alarms, b.alarms),
     )  # fmt: skip
@@ -212,7 +212,7 @@ def _of_numbers(result: Result, groups: NDArray[Any] | None) -> Evaluation:
     return Evaluation.of(true, numbers, NUMBERS, groups=groups)
 
 
-def to_dict(result: Comparison) -> dict[str, Any]:
+def to_dict(result: ResultComparison) -> dict[str, Any]:
     """Return the comparison for machines."""
     return {
         "results": result.names,

@@ -55,4 +55,4 @@ def columns_for_file(columns: Columns) -> Columns:
     New numbers outside those of training are then not noted.
     """
     without = tuple(one.without_range() for one in columns.columns)
-    return replace(columns, notes=(), columns=without)
+    return replace(columns, reasons=(), remarks=(), columns=without)

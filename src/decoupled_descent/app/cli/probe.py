@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from decoupled_descent.app.cli.options import Json, Task, argument, must_exist, option
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.tables import Prepared
+    from decoupled_descent.app.cli.tables import TrainingTable
     from decoupled_descent.app.report.data import Contender
 
 #: Names under which embeddings and labels are stored, in order of preference.
@@ -52,7 +52,7 @@ def probe(
 
 
 def _print_json(
-    embeddings: Path, prepared: Prepared, estimator: Any, compared: list[Contender]
+    embeddings: Path, prepared: TrainingTable, estimator: Any, compared: list[Contender]
 ) -> None:
     from decoupled_descent.app.cli.output import echo_json
     from decoupled_descent.app.report.comparison import answers
@@ -73,7 +73,9 @@ def _print_json(
     })  # fmt: skip
 
 
-def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[Contender]) -> None:
+def _show(
+    embeddings: Path, prepared: TrainingTable, estimator: Any, compared: list[Contender]
+) -> None:
     """Print the notes, the estimates, the comparison with guessing, and the verdict."""
     from decoupled_descent.app.cli.output import compare, console, intervals, verdict
     from decoupled_descent.app.report.data import with_interval
@@ -84,7 +86,7 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
     screen.print(f"{embeddings.name}: {prepared.task}, {n:,} rows, {d:,} dimensions")
     for note in prepared.notes:
         screen.print(f"  {note}", soft_wrap=True)
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     name = _score_name(prepared)
     scored = with_interval(getattr(estimator, name), getattr(estimator, f"{name}interval_"))
     error = with_interval(estimator.estimated_test_error_, estimator.estimated_test_error_interval_)
@@ -96,19 +98,17 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
     verdict(screen, estimator.diagnostics_.to_dict())
 
 
-def _score_name(prepared: Prepared) -> str:
+def _score_name(prepared: TrainingTable) -> str:
     """The attribute with the estimated accuracy or R²."""
-    from decoupled_descent.checks import SCORES
-
-    return SCORES[prepared.task]
+    return prepared.task.score
 
 
-def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
+def read(embeddings: Path, labels: Path | None, task: str | None) -> TrainingTable:
     """Read embeddings and labels; raise ``ValueError`` or ``OSError`` if they do not match."""
     import numpy as np
     import pandas as pd
 
-    from decoupled_descent.app.cli.tables import FEWEST, Prepared
+    from decoupled_descent.app.cli.tables import FEWEST, TrainingTable
     from decoupled_descent.app.files.reading import read_arrays
     from decoupled_descent.app.files.targets import labels_of, recognise_task, values_of
     from decoupled_descent.tables.columns.rules import Columns
@@ -127,7 +127,7 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
     target, labelled, notes = labels_of(pd.Series(y, index=range(1, len(y) + 1), name="label"))
     task = recognise_task(target, task)
     X = np.asarray(X[labelled], dtype=np.float64)
-    return Prepared(X, values_of(target, task), Columns(()), task, notes)
+    return TrainingTable(X, values_of(target, task), Columns(()), task, notes)
 
 
 def _chosen(

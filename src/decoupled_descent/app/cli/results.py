@@ -19,14 +19,14 @@ from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.app.cli.privacy import HELD, LOST
-from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.tables import TrainingTable
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
 from decoupled_descent.app.report.data import (
     Analyses,
     ErrorsByRows,
     ErrorsOverTime,
-    Estimate,
+    Estimates,
     IntervalWidth,
     RowPredictions,
     Training,
@@ -66,7 +66,7 @@ PATIENCE = 60.0
 
 
 def report_data(
-    data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str],
+    data: Path, target: str, out: Path, prepared: TrainingTable, estimator: Any, warned: list[str],
     seconds: float = 0.0, fast: bool = False,
 ) -> ReportData:  # fmt: skip
     """Gather what the report, the terminal and JSON show.
@@ -119,11 +119,11 @@ def _training(estimator: Any) -> Training:
     )
 
 
-def _estimate(evaluation: Evaluation) -> Estimate:
+def _estimate(evaluation: Evaluation) -> Estimates:
     """The estimated error and score, and other measures."""
     score = evaluation.estimate(evaluation.kind.score)
     measures = of_classes if evaluation.kind.has_classes else of_numbers
-    return Estimate(
+    return Estimates(
         loss_name=evaluation.error_name,
         error=evaluation.error,
         error_stderr=evaluation.stderr,
@@ -138,7 +138,7 @@ def _estimate(evaluation: Evaluation) -> Estimate:
     )
 
 
-def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPredictions:
+def _row_predictions(prepared: TrainingTable, estimator: Any, target: str) -> RowPredictions:
     """The rows of the evaluation: all rows, or later ones, each predicted as if it were new."""
     evaluation, names = estimator.evaluation_, row_names(prepared)
     rows = np.arange(len(prepared.y))
@@ -146,7 +146,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
         rows = np.flatnonzero(estimator._kept)
     if estimator.time_estimate_ is not None:
         rows = estimator.time_estimate_.rows
-    classes = estimator.classes_ if prepared.task == "classification" else None
+    classes = estimator.classes_ if prepared.task.has_classes else None
     predictions = evaluation.predictions if classes is None else classes[evaluation.decisions]
     return RowPredictions(
         labels=prepared.y[rows].tolist(),
@@ -161,7 +161,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
 
 
 def _analyses(
-    prepared: Prepared, estimator: Any, rows: RowPredictions, seconds: float, fast: bool
+    prepared: TrainingTable, estimator: Any, rows: RowPredictions, seconds: float, fast: bool
 ) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     in_memory = prepared.sample is None and prepared.rows is None
@@ -176,7 +176,7 @@ def _analyses(
         "importance": lambda: why_not(in_memory, wide) or importance(estimator, X, columns),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
-    omitted = set() if prepared.task == "regression" else {"intervals"}
+    omitted = set() if not prepared.task.has_classes else {"intervals"}
     if later:  # these are about single rows left out, among rows of all times
         omitted |= {"intervals", "subgroups", "reasons", "more_rows"}
     if not in_memory:
@@ -196,7 +196,7 @@ def _analyses(
         except Exception as error:  # no section may lose a finished model
             failed.append(f"{PARTS[name]} could not be computed ({failure(error)})")
     if later and prepared.time is not None:
-        roots = prepared.task == "regression"
+        roots = not prepared.task.has_classes
         parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
     return Analyses(**parts, failed=failed)
 
@@ -219,9 +219,9 @@ def _diagnosis(estimator: Any, missing: Sequence[str]) -> Diagnosis:
     return diagnosis.with_findings(diagnose_table(table)).for_command_line()
 
 
-def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
+def interval_widths(prepared: TrainingTable, estimator: Any) -> list[IntervalWidth]:
     """Half the width of prediction intervals, and the share of left-out rows that they cover."""
-    if prepared.task != "regression" or len(prepared.y) < FEWEST:
+    if prepared.task.has_classes or len(prepared.y) < FEWEST:
         return []
     listed = []
     for level in LEVELS:
@@ -242,7 +242,7 @@ def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
     return listed
 
 
-def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> ErrorsByRows | str:
+def more_rows(prepared: TrainingTable, estimator: Any, seconds: float) -> ErrorsByRows | str:
     """The expected error with twice as many rows, or why it is not computed."""
     if is_interrupted(estimator):
         return "This was not computed, because training was interrupted."
@@ -255,10 +255,10 @@ def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> ErrorsByRow
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
     except ValueError as problem:  # too few rows, or too few rows of a class
         return f"This cannot be computed: {problem}."
-    return ErrorsByRows.of(curve, roots=prepared.task == "regression")
+    return ErrorsByRows.of(curve, roots=not prepared.task.has_classes)
 
 
-def row_names(prepared: Prepared) -> list[Any]:
+def row_names(prepared: TrainingTable) -> list[Any]:
     """The identifiers of the rows, or their numbers in the file."""
     assert prepared.frame is not None
     name = prepared.columns.identifier

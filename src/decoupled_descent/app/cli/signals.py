@@ -31,7 +31,7 @@ PAUSE, TIMES = 3.0, 2
 SOON = 0.05
 
 
-class State:
+class SignalState:
     """What has happened to the process so far."""
 
     came = 0  # the last signal
@@ -41,7 +41,7 @@ class State:
 
 def take() -> None:
     """Handle signals from now on; those that the parent process ignores stay ignored."""
-    State.came, State.leaving = 0, False
+    SignalState.came, SignalState.leaving = 0, False
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _raise)
@@ -61,7 +61,7 @@ def take() -> None:
 
 def leave() -> None:
     """The command is over: signals raise nothing any more, and Ctrl-C ends the process at once."""
-    State.leaving = True
+    SignalState.leaving = True
     if signal.getsignal(signal.SIGINT) is _raise:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _clean()
@@ -69,7 +69,7 @@ def leave() -> None:
 
 def interrupted() -> bool:
     """Whether Ctrl-C was pressed."""
-    return State.came == signal.SIGINT
+    return SignalState.came == signal.SIGINT
 
 
 class Postponed:
@@ -81,18 +81,18 @@ class Postponed:
     """
 
     def __enter__(self) -> None:
-        State.came, State.postponed = 0, True
+        SignalState.came, SignalState.postponed = 0, True
 
     def __exit__(self, *_: object) -> None:
-        State.postponed = False
-        if State.came:
-            _raise(State.came)
+        SignalState.postponed = False
+        if SignalState.came:
+            _raise(SignalState.came)
 
 
 def _raise(number: int, _: FrameType | None = None) -> None:
     """Turn a signal into an exception."""
-    State.came = number
-    if State.postponed or State.leaving:
+    SignalState.came = number
+    if SignalState.postponed or SignalState.leaving:
         return
     if number == signal.SIGINT:
         raise KeyboardInterrupt
@@ -101,9 +101,9 @@ def _raise(number: int, _: FrameType | None = None) -> None:
 
 def _lost(unraisable: sys.UnraisableHookArgs) -> None:
     """Repeat a signal whose exception cannot be raised, because it came in a destructor."""
-    if State.came and issubclass(unraisable.exc_type, KeyboardInterrupt | SystemExit):
-        if not State.leaving:
-            _thread.start_new_thread(_repeat, (State.came, SOON, _main()))
+    if SignalState.came and issubclass(unraisable.exc_type, KeyboardInterrupt | SystemExit):
+        if not SignalState.leaving:
+            _thread.start_new_thread(_repeat, (SignalState.came, SOON, _main()))
     else:
         sys.__unraisablehook__(unraisable)
 

@@ -18,7 +18,7 @@ from decoupled_descent.app.files.opening import LoadedTable, open_table
 from decoupled_descent.app.files.other_tasks import several_labels, time_to_event
 from decoupled_descent.app.files.positive import positive_class
 from decoupled_descent.app.files.process_group import ProcessGroup
-from decoupled_descent.app.files.repairs import Skipped, merge_classes, skip_bad_rows
+from decoupled_descent.app.files.repairs import SkippedRow, merge_classes, skip_bad_rows
 from decoupled_descent.app.files.row_weights import about_weights, weights_of
 from decoupled_descent.app.files.table_reader import FirstPass, TableReader
 from decoupled_descent.app.files.targets import (
@@ -31,6 +31,7 @@ from decoupled_descent.app.files.targets import (
     spellings_of,
     values_of,
 )
+from decoupled_descent.checks import Target
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.tables.columns.times import times_of_rows
@@ -49,13 +50,13 @@ SKIPPED = "skipped.csv"
 FEWEST = 10
 
 
-class Prepared(NamedTuple):
+class TrainingTable(NamedTuple):
     """A table that can be trained on."""
 
     X: Floats  # features, (n, d)
     y: NDArray[Any]  # labels, (n,): classes, or float64 for regression
     columns: Columns  # the rules for the columns
-    task: str  # "classification" or "regression"
+    task: Target
     notes: list[str]  # sentences for the user about the table
     groups: NDArray[Any] | None = None  # the group of each row
     #: Unused columns that may name groups of rows: pairs of a name and codes of its values.
@@ -64,7 +65,7 @@ class Prepared(NamedTuple):
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
-    skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
+    skipped: tuple[SkippedRow, ...] = ()  # rows that were left out because of bad cells
     positive: str = ""  # the class to find, if there are two
     weights: Floats | None = None  # of the rows
     doubts: tuple[str, ...] = ()  # why another kind of model may be needed, in sentences
@@ -114,7 +115,7 @@ class Wishes(NamedTuple):
 def prepare(
     path: Path, target: str, task: str | None, wishes: Wishes | None = None,
     group: ProcessGroup | None = None,
-) -> Prepared:  # fmt: skip
+) -> TrainingTable:  # fmt: skip
     """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
     A large table is read in batches (:mod:`decoupled_descent.app.files.table_reader`). Its matrix
@@ -155,7 +156,7 @@ def _go_on(path: Path, target: str) -> str:
 
 def _repaired(
     reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
-) -> tuple[TableReader, tuple[Skipped, ...]]:
+) -> tuple[TableReader, tuple[SkippedRow, ...]]:
     """Merge classes and leave out bad rows, if that was asked for."""
     if not wishes.skip_bad_rows and not wishes.merge_classes:
         return reader, ()
@@ -166,7 +167,7 @@ def _repaired(
     attributes = dict(frame.attrs)
     if wishes.merge_classes:
         frame = frame.assign(**{target: merge_classes(frame[target], wishes.merge_classes)})
-    skipped = [Skipped(f"line {line}", "", "", "too few or too many fields") for line in ragged]
+    skipped = [SkippedRow(f"line {line}", "", "", "too few or too many fields") for line in ragged]
     if wishes.skip_bad_rows:
         frame.attrs = attributes
         unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
@@ -176,7 +177,7 @@ def _repaired(
     return reader.with_frame(frame), tuple(skipped)
 
 
-def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
+def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> TrainingTable:
     """Prepare a table. Of a large one only labels, groups, identifiers and a sample are in memory.
 
     Rows without a label are left out.
@@ -186,7 +187,9 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     check_target([str(name) for name in first.sample.columns], target)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
     mark = first.sample.attrs.get("decimal", "")
-    labels, labelled, about = labels_of(complete[target], quantity=task == "regression", mark=mark)
+    labels, labelled, about = labels_of(
+        complete[target], quantity=task == Target.NUMBERS, mark=mark
+    )
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
@@ -230,7 +233,7 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
         places = np.searchsorted(labels.index, sample.index)
         few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(
+    return TrainingTable(
         encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time,
         positive=positive, weights=weights, doubts=tuple(doubts),
     )  # fmt: skip
@@ -294,7 +297,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
     ]
 
 
-def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
+def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: Target) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
     named |= {"--time": [wishes.time], "--plain": wishes.plain, "--weight": [wishes.weight]}
@@ -306,7 +309,7 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
                 raise ValueError(
                     f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
                 )
-    if wishes.log_target and task != "regression":
+    if wishes.log_target and task.has_classes:
         raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
     if wishes.log_target and (labels <= 0).any():
         low = labels[labels <= 0]
@@ -317,10 +320,10 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
 
 
 def _like_the_target(
-    columns: Columns, first: FirstPass, labels: pd.Series, y: NDArray[Any], task: str
+    columns: Columns, first: FirstPass, labels: pd.Series, y: NDArray[Any], task: Target
 ) -> Columns:
     """Store how the target is written, so that predictions are written in the same way."""
-    if task == "regression":
+    if not task.has_classes:
         return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
     written = first.as_written(str(labels.name)) if is_number(labels.dtype) else None
     if written is None:
@@ -328,9 +331,9 @@ def _like_the_target(
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
 
 
-def _positive(y: NDArray[Any], task: str, wanted: str | None) -> tuple[str, list[str]]:
+def _positive(y: NDArray[Any], task: Target, wanted: str | None) -> tuple[str, list[str]]:
     """The class to find, and a sentence about it, if there are two classes."""
-    if task == "regression":
+    if not task.has_classes:
         if wanted is not None:
             raise ValueError("--positive is for two classes, but the target is a number")
         return "", []
@@ -350,10 +353,10 @@ def _groups(column: pd.Series) -> NDArray[Any]:
     return np.asarray(column.astype(str))
 
 
-def _recognised(labels: pd.Series, task: str) -> str:
+def _recognised(labels: pd.Series, task: Target) -> str:
     """Return the sentence about the task, with the option for the other task if it is possible."""
     different = labels.nunique()
-    if task == "regression":
+    if not task.has_classes:
         counts = labels.value_counts()
         possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
         remedy = " (choose classes with --task classification)" * possible

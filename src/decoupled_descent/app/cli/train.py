@@ -23,7 +23,7 @@ from decoupled_descent.files import write_text
 from decoupled_descent.progress import stages
 
 if TYPE_CHECKING:
-    from decoupled_descent.app.cli.tables import Prepared
+    from decoupled_descent.app.cli.tables import TrainingTable
 
 SEARCHING, CHECKING, WRITING = "comparing models", "checking the best one", "writing the report"
 #: The stages of a training, and the share of the time that each takes, roughly.
@@ -76,7 +76,7 @@ def _train(options: TrainOptions, arguments: dict[str, Any], command: str) -> No
 
 
 def train_and_report(
-    options: TrainOptions, prepared: Prepared, arguments: dict[str, Any], command: str,
+    options: TrainOptions, prepared: TrainingTable, arguments: dict[str, Any], command: str,
     rank: int = 0,
 ) -> None:  # fmt: skip
     """Train on a table that is prepared, write the results to a folder, and print them.
@@ -139,9 +139,9 @@ def train_and_report(
             results.show(console(), report, out, replaced, files)
 
 
-def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
+def fit(prepared: TrainingTable, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """Train an estimator; return it with the warnings that concern the user."""
-    classes = prepared.task == "classification"
+    classes = prepared.task.has_classes
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
     known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
     if prepared.positive:
@@ -169,7 +169,7 @@ def about_threshold(positive: str, chosen: Any, ratio: float | None) -> str:
     )
 
 
-def announce(prepared: Prepared, features: str = "auto") -> None:
+def announce(prepared: TrainingTable, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
     from decoupled_descent.tables.features.candidates import AUTO as MAPS
     from decoupled_descent.tables.members.catalogue import AUTO
@@ -183,7 +183,7 @@ def announce(prepared: Prepared, features: str = "auto") -> None:
     )
     from decoupled_descent.tables.search.search import landmarks_of
 
-    n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
+    n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task.has_classes
     outputs = len(set(prepared.y.tolist())) if classes else 1
     kernels, default = 0 if features == "linear" else KERNELS, features == "auto"
     widths, outputs = [d, *[landmarks_of(n)] * kernels], 1 if outputs == 2 else outputs

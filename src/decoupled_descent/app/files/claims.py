@@ -179,7 +179,10 @@ def _times(about: dict[str, str], key: str) -> int:
     """How often something is repeated."""
     text = about.get(key, "1")
     if not re.fullmatch(r"\d{1,9}", text):
-        raise ValueError(f"{key} is {text!r:.30}, and must be a whole number; save the file again")
+        raise ValueError(
+            f"{key} is {text!r:.30}, and must be a whole number of nine digits at most; "
+            "save the file again"
+        )
     return max(1, int(text))
 
 

@@ -20,7 +20,7 @@ from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.columns.values import Floats
 
 
-class Encoded(NamedTuple):
+class EncodedTable(NamedTuple):
     """A table as numbers."""
 
     X: Floats  # (n, d); that of a large table is a memory map of a temporary file
@@ -34,7 +34,7 @@ def encode(
     columns: Columns,
     labelled: NDArray[np.bool_],
     coded: Sequence[str] = (),
-) -> Encoded:
+) -> EncodedTable:
     """Turn the rows of this process into numbers: in memory, or of a large table on disk.
 
     Args:
@@ -64,7 +64,7 @@ def encode(
     total = CountingEncoder(columns)
     for counts, _ in gathered:
         total.add(counts)
-    return Encoded(X, all_codes, total.notes("the sample"))
+    return EncodedTable(X, all_codes, total.notes("the sample"))
 
 
 def _encoded(

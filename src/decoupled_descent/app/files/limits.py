@@ -72,10 +72,12 @@ def check_cells(cells: int, most: int) -> None:
         )
 
 
-def check_parts(parts: int, most: int = MOST_PARTS) -> None:
+def check_parts(parts: int) -> None:
     """Raise ``ValueError`` if an archive has too many files, or a spreadsheet too many sheets."""
-    if parts > most:
-        raise ValueError(f"it has {parts:,} parts; the limit is {most:,}; save the table alone")
+    if parts > MOST_PARTS:
+        raise ValueError(
+            f"it has {parts:,} parts; the limit is {MOST_PARTS:,}; save the table alone"
+        )
 
 
 def check_width(width: int) -> None:

@@ -24,7 +24,7 @@ from decoupled_descent.app.files.limits import (
     need,
 )
 from decoupled_descent.app.files.text import Notes
-from decoupled_descent.tables.columns.values import plain
+from decoupled_descent.tables.columns.values import with_numpy_type
 
 NO_PARQUET = "the file is damaged or not a parquet file ({}); save it again"
 #: Arrow's names of types that hold text or bytes.
@@ -131,8 +131,8 @@ class ParquetFile:
                 size += compute.sum(lengths).as_py() or 0
                 check_size(size, self._most)
             if not types.is_dictionary(self._types[field.name]):
-                plain = table.column(k).cast(field.type.value_type)
-                table = table.set_column(k, field.name, plain)
+                with_numpy_type = table.column(k).cast(field.type.value_type)
+                table = table.set_column(k, field.name, with_numpy_type)
         table.validate(full=True)  # text may not be UTF-8
         return table
 
@@ -151,7 +151,7 @@ class ParquetFile:
 
     def series(self, column: Any) -> pd.Series:
         """Turn a column of Arrow into a series of pandas. Categories become their values."""
-        series = plain(column.to_pandas())
+        series = with_numpy_type(column.to_pandas())
         if isinstance(series.dtype, pd.CategoricalDtype):
             return series.astype(series.dtype.categories.dtype)
         return series
@@ -172,7 +172,7 @@ def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.reset_index(level=new) if new else frame
     for k, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pd.ArrowDtype):
-            frame.isetitem(k, plain(frame.iloc[:, k]))
+            frame.isetitem(k, with_numpy_type(frame.iloc[:, k]))
     return frame
 
 

@@ -28,7 +28,7 @@ from decoupled_descent.tables.columns.values import (
 )
 
 
-class Skipped(NamedTuple):
+class SkippedRow(NamedTuple):
     """A row that was left out."""
 
     where: str  # such as "row 5", or "line 7" of the file if it is not a row
@@ -88,7 +88,7 @@ def single_classes(column: pd.Series) -> NDArray[np.bool_]:
 
 def skip_bad_rows(
     frame: pd.DataFrame, target: str, unused: Sequence[str] = ()
-) -> tuple[pd.DataFrame, list[Skipped]]:
+) -> tuple[pd.DataFrame, list[SkippedRow]]:
     """Make the targets of bad rows missing, and their bad cells; return the list of these rows.
 
     Example:
@@ -97,7 +97,7 @@ def skip_bad_rows(
         >>> repaired["y"].isna().tolist(), skipped[0].where
         ([False, True, False], 'row 2')
     """
-    mark, repaired, skipped = frame.attrs.get("decimal", ""), frame.copy(), list[Skipped]()
+    mark, repaired, skipped = frame.attrs.get("decimal", ""), frame.copy(), list[SkippedRow]()
     left_out = np.zeros(len(frame), dtype=bool)
     for name in frame.columns:
         if name in unused:
@@ -108,7 +108,7 @@ def skip_bad_rows(
         if name == target and not bad.any():
             bad, reason = single_classes(column), "the only row of this class"
         for row in column.index[bad]:
-            skipped.append(Skipped(f"row {row}", str(name), str(column[row]), reason))
+            skipped.append(SkippedRow(f"row {row}", str(name), str(column[row]), reason))
         if bad.any():
             repaired[name] = column.mask(bad)
         left_out |= bad
@@ -118,7 +118,7 @@ def skip_bad_rows(
     return repaired, skipped
 
 
-def as_table(skipped: Sequence[Skipped]) -> str:
+def as_table(skipped: Sequence[SkippedRow]) -> str:
     """The rows that were left out, as CSV."""
-    table, _ = without_formulas(pd.DataFrame(skipped, columns=list(Skipped._fields)))
+    table, _ = without_formulas(pd.DataFrame(skipped, columns=list(SkippedRow._fields)))
     return str(table.to_csv(index=False, lineterminator="\n"))

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, Target
 from decoupled_descent.tables.columns.styles import number_style
 from decoupled_descent.tables.columns.values import (
     LIKELY,
@@ -35,7 +35,6 @@ from decoupled_descent.tables.columns.values import (
 )
 from decoupled_descent.tables.prediction.predictor import LARGEST
 
-TASKS = ("classification", "regression")
 CLASSES = 100  # the most classes
 #: Missing values among numbers; among text they are probably classes.
 ANSWERS = frozenset({"none", "nil", "-", "--", "."})
@@ -160,15 +159,15 @@ def _labels(
     return (np.where(labelled, values, 0).astype(np.int64) if integers else values), labelled, style
 
 
-def recognise_task(labels: pd.Series, task: str | None = None) -> str:
+def recognise_task(labels: pd.Series, task: str | None = None) -> Target:
     """Return the task of these labels, or the one given, after a check that it is possible.
 
     Text and truth values are classes. Numbers are classes if only two different ones occur, or if
     they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
     each must have at least 2 rows. Other numbers are quantities.
     """
-    if task not in (None, *TASKS):
-        raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")
+    if task not in (None, *Target):
+        raise ValueError(f"task={task!r} must be one of {', '.join(Target)}")
     name = f"the target {labels.name!r}"
     if not len(labels) or labels.isna().any():
         raise ValueError(f"{name} has missing values, or no values; leave those rows out")
@@ -190,24 +189,25 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
         raise ValueError(
             f"{name} is {str(counts.index[0])!r:.60} in every row; there is nothing to learn"
         )
-    task = task or ("regression" if numeric and not _few(labels, counts) else TASKS[0])
-    if task == "regression":
+    numbers = numeric and not _few(labels, counts)
+    target = Target(task) if task else (Target.NUMBERS if numbers else Target.CLASSES)
+    if not target.has_classes:
         if not (numeric or truths):
             raise ValueError(
                 f"{name} holds text such as {labels.iloc[0]!r:.60}; use task='classification', or "
                 "turn it into numbers"
             )
-        return task
+        return target
     _check_classes(name, labels, counts, numeric)
-    return task
+    return target
 
 
-def values_of(labels: pd.Series, task: str) -> NDArray[Any]:
+def values_of(labels: pd.Series, task: Target) -> NDArray[Any]:
     """Return quantities as float64, and classes as they are.
 
     Classes that are fractions become text: scikit-learn would take them for quantities.
     """
-    if task == "regression":
+    if not task.has_classes:
         return np.asarray(labels, dtype=np.float64)
     if labels.dtype.kind != "f":
         return np.asarray(labels)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.headline import in_short, interruption
 from decoupled_descent.app.report.subgroups import worst
-from decoupled_descent.app.report.text import INTERVAL, code_pieces, plain, written_interval
+from decoupled_descent.app.report.text import INTERVAL, as_text, code_pieces, written_interval
 from decoupled_descent.checks import counted
 
 #: Signs that Markdown or HTML would act on.
@@ -19,11 +19,12 @@ def model_card(data: ReportData) -> str:
     """Return the card as Markdown, with all text of the data escaped.
 
     Example:
+        >>> from decoupled_descent.checks import Target
         >>> from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
         >>> card = model_card(
         ...     ReportData(
         ...         "cats.csv: tail",
-        ...         "regression",
+        ...         Target.NUMBERS,
         ...         3,
         ...         1,
         ...         Training([0.5, 0.2], [0.1, 0.05], 1, "converged"),
@@ -68,7 +69,7 @@ def escaped(value: object) -> str:
         >>> escaped("a|b <c>")
         'a\\|b \\<c\\>'
     """
-    return SIGNS.sub(r"\\\1", " ".join(plain(value).split()))
+    return SIGNS.sub(r"\\\1", " ".join(as_text(value).split()))
 
 
 def _points(sentences: Sequence[str]) -> list[str]:
@@ -85,7 +86,7 @@ def _code(command: str) -> list[str]:
     """A block of code; its fence is longer than any in the text."""
     longest = max((len(one) for one in re.findall("`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
-    return [f"{fence}sh", " ".join(plain(command).split()), fence]
+    return [f"{fence}sh", " ".join(as_text(command).split()), fence]
 
 
 def _measures(data: ReportData) -> list[str]:

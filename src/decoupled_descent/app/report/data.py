@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from decoupled_descent.checks import Z95
+from decoupled_descent.checks import Z95, Target
 
 if TYPE_CHECKING:
     from decoupled_descent.tables.analyses.coefficients import LinearPart
@@ -157,7 +157,7 @@ def with_interval(value: float, ends: Sequence[float]) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimates:
     """The estimated error and score on new rows."""
 
     loss_name: str  # such as "log loss"
@@ -294,11 +294,11 @@ class ReportData:
     """What the report shows."""
 
     title: str  # such as "diabetes.csv: progression"
-    task: str  # "classification" or "regression"
+    task: Target
     n_rows: int  # rows trained on
     n_features: int  # columns after preprocessing
     training: Training
-    estimate: Estimate
+    estimate: Estimates
     rows: RowPredictions
     analyses: Analyses = field(default_factory=Analyses)
     diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns
@@ -307,15 +307,10 @@ class ReportData:
     threshold: float = 0.0  # of the class to find, if one was chosen
     origin: Origin | None = None  # what it was made from
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for an unknown task."""
-        if self.task not in ("classification", "regression"):
-            raise ValueError(f"task={self.task!r} must be 'classification' or 'regression'")
-
     @property
     def has_classes(self) -> bool:
         """Whether classes are predicted; otherwise numbers are."""
-        return self.task == "classification"
+        return self.task.has_classes
 
     @property
     def written_threshold(self) -> str:

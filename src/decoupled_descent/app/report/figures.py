@@ -26,7 +26,7 @@ FARTHEST = 1e300
 WIDE_SPAN = 50.0
 
 
-class Path(NamedTuple):
+class Stroke(NamedTuple):
     """A line or an area."""
 
     kind: str  # its class in the style sheet
@@ -61,7 +61,7 @@ class Dots(NamedTuple):
     tag: str = "dots"
 
 
-Mark = Path | Label | Circle | Dots
+Mark = Stroke | Label | Circle | Dots
 
 
 class Drawing(NamedTuple):
@@ -162,9 +162,9 @@ def error_curve(
         around = np.append(x[run], x[run][::-1])
         band = _path(around, np.append(down(high)[run], down(low)[run][::-1]))
         is_area = run.stop - run.start > 1
-        marks.append(Path("band", Markup(f"{band}Z")) if is_area else Path("whisker", band))
+        marks.append(Stroke("band", Markup(f"{band}Z")) if is_area else Stroke("whisker", band))
     for run in _finite_runs(np.isfinite(error[steps])):
-        marks.append(Path("line", _path(x[run], y[run])))
+        marks.append(Stroke("line", _path(x[run], y[run])))
     marks += _best_mark(float(across(best)), float(down(error[best])), f"{over} {best}")
     return Drawing("curve", "wide", (560, 300), title, marks), log
 
@@ -174,35 +174,34 @@ def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str
 
     The last one is extrapolated.
     """
-    counts, error = np.asarray(rows, dtype=float), np.asarray(errors, dtype=float)
-    low, high = np.asarray(intervals, dtype=float).T
+    counts = np.asarray(rows, dtype=float)
     across = Axis(counts.min() / 1.15, counts.max() * 1.15, 72, 546, log=True)
-    down = span(np.concatenate([low, high]), 254, 46)
-    x, y = across(counts), down(error)
-    ends = zip(x, down(low), down(high), strict=True)
-    marks = _frame(across, down, "training rows", name, ticks=counts.tolist())
-    marks += [Path("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
-    marks.append(Path("line", _path(x[:-1], y[:-1])))
-    marks.append(Path("reference", _path(x[-2:], y[-2:])))
-    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
+    marks = _last_expected(counts, errors, intervals, across, "training rows", name)
     return Drawing("rows", "wide", (560, 300), title, marks)
 
 
 def errors_over_time(errors: Any, intervals: Any, name: str, title: str) -> Drawing:
     """Draw errors of pieces in order, with the ends of their intervals; the last is expected."""
-    error = np.asarray(errors, dtype=float)
-    low, high = np.asarray(intervals, dtype=float).T
-    places = np.arange(1.0, len(error) + 1)
-    across = Axis(0.5, len(error) + 0.5, 72, 546)
-    down = span(np.concatenate([low, high]), 254, 46)
-    x, y = across(places), down(error)
-    ends = zip(x, down(low), down(high), strict=True)
-    marks = _frame(across, down, "pieces of the rows, in time", name, ticks=places.tolist())
-    marks += [Path("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
-    marks.append(Path("line", _path(x[:-1], y[:-1])))
-    marks.append(Path("reference", _path(x[-2:], y[-2:])))
-    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
+    places = np.arange(1.0, len(errors) + 1)
+    across = Axis(0.5, len(errors) + 0.5, 72, 546)
+    what = "pieces of the rows, in time"
+    marks = _last_expected(places, errors, intervals, across, what, name)
     return Drawing("time", "wide", (560, 300), title, marks)
+
+
+def _last_expected(
+    places: Any, errors: Any, intervals: Any, across: Axis, what: str, name: str
+) -> list[Any]:
+    """The marks of errors with the ends of their intervals; the last one is expected."""
+    low, high = np.asarray(intervals, dtype=float).T
+    down = span(np.concatenate([low, high]), 254, 46)
+    x, y = across(places), down(np.asarray(errors, dtype=float))
+    ends = zip(x, down(low), down(high), strict=True)
+    marks = _frame(across, down, what, name, ticks=places.tolist())
+    marks += [Stroke("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
+    marks.append(Stroke("line", _path(x[:-1], y[:-1])))
+    marks.append(Stroke("reference", _path(x[-2:], y[-2:])))
+    return [*marks, *(Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True))]
 
 
 def scatter(
@@ -220,9 +219,9 @@ def scatter(
     ends = np.array([across.low, across.high])
     marks = _frame(across, down, *names, most=5)
     marks.append(Dots("dots many" if len(x) > 500 else "dots", _points(across(x), down(y))))
-    marks.append(Path("reference", _path(across(ends), down(ends if same else 0 * ends))))
+    marks.append(Stroke("reference", _path(across(ends), down(ends if same else 0 * ends))))
     if trend is not None and len(trend) > 1:
-        marks.append(Path("trend", _path(across(trend[:, 0]), down(trend[:, 1]))))
+        marks.append(Stroke("trend", _path(across(trend[:, 0]), down(trend[:, 1]))))
     return Drawing(name, "square", (440, 376), title, marks)
 
 
@@ -239,7 +238,7 @@ def chart(
     along, height = np.array(ends, dtype=float).T
     reference = _path(across(along), down(height))
     marks = _frame(across, down, *names, most=5)
-    marks += [Path("reference", reference), Path("line", _path(across(x), down(y)))]
+    marks += [Stroke("reference", reference), Stroke("line", _path(across(x), down(y)))]
     if dots:
         marks.append(Dots("dots bins", _points(across(x), down(y))))
     return Drawing(name, "square", (440, 376), title, marks)
@@ -288,15 +287,15 @@ def _frame(
     ticks, labels, y_unit = _labelled(down.ticks(most), down.log)
     for tick, label in zip(ticks, labels, strict=True):
         y = f"{float(down(tick)):.1f}"
-        marks.append(Path("grid", Markup(f"M{left} {y}H{right}")))
+        marks.append(Stroke("grid", Markup(f"M{left} {y}H{right}")))
         marks.append(Label("end", f"{left - 7}", y, label, ".35em"))
     along = [t for t in along if not integers or (t >= 0 and t == int(t))]
     ticks, labels, x_unit = _labelled(along, across.log)
     for tick, label in zip(ticks, labels, strict=True):
         x = f"{float(across(tick)):.1f}"
-        marks.append(Path("tick", Markup(f"M{x} {bottom}v5")))
+        marks.append(Stroke("tick", Markup(f"M{x} {bottom}v5")))
         marks.append(Label("middle", x, f"{bottom + 8}", label, ".8em"))
-    marks.append(Path("axis", Markup(f"M{left} {bottom}H{right}")))
+    marks.append(Stroke("axis", Markup(f"M{left} {bottom}H{right}")))
     marks.append(Label("end name", f"{right}", f"{bottom + 40}", x_name + x_unit))
     marks.append(Label("name", "4", "16", y_name + y_unit))
     return marks
@@ -321,7 +320,7 @@ def _best_mark(x: float, y: float, best: str) -> list[Mark]:
         return []
     side = "start" if x < 120 else "end" if x > 488 else "middle"
     return [
-        Path("mark", Markup(f"M{x:.1f} 46V254")),
+        Stroke("mark", Markup(f"M{x:.1f} 46V254")),
         Circle(f"{x:.1f}", f"{y:.1f}"),
         Label(f"{side} best-name", f"{x:.1f}", "40", f"best: {best}"),
     ]

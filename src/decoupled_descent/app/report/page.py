@@ -82,10 +82,11 @@ def render_report(data: ReportData) -> str:
     """Return the page: a complete HTML document, with all text of ``data`` escaped.
 
     Example:
+        >>> from decoupled_descent.checks import Target
         >>> from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
         >>> data = ReportData(
         ...     title="cats.csv: tail",
-        ...     task="regression",
+        ...     task=Target.NUMBERS,
         ...     n_rows=3,
         ...     n_features=1,
         ...     training=Training([0.5, 0.2], [0.1, 0.05], 1, "converged"),
@@ -130,7 +131,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("decoupled_descent.app.report"),
         autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else text.plain(value),
+        finalize=lambda value: value if isinstance(value, Markup) else text.as_text(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

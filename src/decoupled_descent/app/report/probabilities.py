@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 
-class Counts(NamedTuple):
+class ClassCounts(NamedTuple):
     """Rows with at least the probability of a threshold, for every threshold, largest first."""
 
     thresholds: Floats
@@ -27,7 +27,7 @@ class Counts(NamedTuple):
     hits: NDArray[np.int64]  # those of the class
 
 
-def counts(probabilities: Any, positive: Any) -> Counts:
+def counts(probabilities: Any, positive: Any) -> ClassCounts:
     """Count the rows that each threshold flags, and those of the class among them.
 
     Example:
@@ -38,7 +38,7 @@ def counts(probabilities: Any, positive: Any) -> Counts:
     others, own, limits = roc_curve(positive, probabilities, drop_intermediate=False)
     hits = np.rint(own[1:] * positive.sum()).astype(np.int64)
     false_alarms = np.rint(others[1:] * (~positive).sum()).astype(np.int64)
-    return Counts(limits[1:], hits + false_alarms, hits)
+    return ClassCounts(limits[1:], hits + false_alarms, hits)
 
 
 def thresholds(data: ReportData) -> dict[str, Any] | None:
@@ -69,7 +69,7 @@ def thresholds(data: ReportData) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def net_benefit(at: Counts, n: int, limits: Floats) -> Floats:
+def net_benefit(at: ClassCounts, n: int, limits: Floats) -> Floats:
     r"""The net benefit of each threshold t, (hits − false alarms · t/(1 − t))/n.
 
     Example:
@@ -83,7 +83,7 @@ def net_benefit(at: Counts, n: int, limits: Floats) -> Floats:
     return benefit
 
 
-def _net_benefit(at: Counts, share: float, name: str) -> Drawing:
+def _net_benefit(at: ClassCounts, share: float, name: str) -> Drawing:
     """The decision curve, in units of what perfect predictions would bring."""
     limits = np.linspace(0, 0.99, 100)
     every = np.linspace(0, share, 40)  # where flagging all rows brings anything
@@ -103,7 +103,7 @@ def _area(data: ReportData, positive: Booleans, probabilities: Floats) -> str:
     return f"{value} ({between})"
 
 
-def _threshold_table(at: Counts, positive: Booleans, name: str) -> Table:
+def _threshold_table(at: ClassCounts, positive: Booleans, name: str) -> Table:
     """What some thresholds flag and find; a row for each different number of flagged rows."""
     total = int(positive.sum())
     rows: dict[int, list[str]] = {}
@@ -116,7 +116,7 @@ def _threshold_table(at: Counts, positive: Booleans, name: str) -> Table:
     return Table(names, list(rows.values()))
 
 
-def _listed_thresholds(at: Counts, positive: Booleans) -> list[float]:
+def _listed_thresholds(at: ClassCounts, positive: Booleans) -> list[float]:
     """Thresholds to list, largest first.
 
     These are 0.5, those that flag about ½, 1, 2 and 5 times the true share, and those that find

@@ -131,7 +131,7 @@ def written_interval(estimate: Sequence[float], percent: bool = False) -> tuple[
     return value, f"{INTERVAL} {ends[0]} to {ends[1]}" if ends else "no interval"
 
 
-def plain(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Write any value of the data as one harmless text, cut at :data:`LONGEST` characters.
 
     Example:
@@ -165,7 +165,7 @@ def code_pieces(text: Any) -> list[str]:
         >>> code_pieces("Run `ls`.")
         ['Run ', 'ls', '.']
     """
-    return re.split("`([^`]+)`", plain(text))
+    return re.split("`([^`]+)`", as_text(text))
 
 
 def option_pieces(command: str) -> list[str]:
@@ -190,7 +190,7 @@ def column(values: Sequence[Any]) -> list[str]:
         >>> column([0.1, 0.05]), column([0.001, 1000.0])
         (['0.10', '0.05'], ['0.001', '1,000'])
     """
-    texts = [plain(value) for value in values]
+    texts = [as_text(value) for value in values]
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
     if not sizes or max(sizes) >= 1e6 or min(sizes) < 1e-4 or max(sizes) > 100 * min(sizes):
         return texts

@@ -8,7 +8,7 @@ from typing import Any
 from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.figures import error_curve
 from decoupled_descent.app.report.tables import Column, Table
-from decoupled_descent.app.report.text import column, number, plain
+from decoupled_descent.app.report.text import as_text, column, number
 
 #: The most candidates listed.
 MOST_CANDIDATES = 100
@@ -41,7 +41,7 @@ def _candidates(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     several = len(candidates) > 1
     names = list(dict.fromkeys(name for one in candidates for name in one if name != "chosen"))
     values = {name: [one.get(name) for one in candidates] for name in names}
-    alike = [name for name in names if several and len(set(map(plain, values[name]))) == 1]
+    alike = [name for name in names if several and len(set(map(as_text, values[name]))) == 1]
     varying = [name for name in names if name not in alike]
     written = {name: column(values[name]) for name in varying}
     rows = [

@@ -19,7 +19,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.app.reproduce import experiment as shared
-from decoupled_descent.app.reproduce.experiment import Experiment, Labelled, Problem, Settings
+from decoupled_descent.app.reproduce.experiment import Experiment, Labelled, PanelProblem, Settings
 from decoupled_descent.app.reproduce.summary import Panel, measure, written
 from decoupled_descent.datasets.embeddings import find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
@@ -55,7 +55,7 @@ def whiten(method: str, X: torch.Tensor, X_test: torch.Tensor) -> tuple[torch.Te
     return white, white_test
 
 
-def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Problem]:
+def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[PanelProblem]:
     """GD and DD on the same rows, whitened in every way, from the same start."""
     (X, y), (X_test, y_test) = draw_rows(settings, seed, data)
     theta_seed, head_seed = shared.streams(seed, 3)[1:]
@@ -69,7 +69,7 @@ def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Probl
         second = {"orthogonal": orthogonal} if panel == "orthogonal" else {"dd": pure}
         white, white_test = whiten(panel, X, X_test)
         rows, test = (white, y), (white_test, y_test)
-        yield Problem(panel, rows, test, objective, {"gd": gradient} | second, theta)
+        yield PanelProblem(panel, rows, test, objective, {"gd": gradient} | second, theta)
 
 
 def order(panels: list[Panel]) -> list[str]:

@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 Labelled = tuple[Tensor, Tensor]
 
 
-class Problem(NamedTuple):
+class PanelProblem(NamedTuple):
     """One panel of one replication: algorithms on the same rows, from the same start."""
 
     panel: str
@@ -131,7 +131,7 @@ def sample(
     return rows, mixture.sample(settings["test_rows"], seed=test_seed)
 
 
-def train(problem: Problem, steps: int) -> Curves:
+def train(problem: PanelProblem, steps: int) -> Curves:
     """Train every algorithm and return the errors of all iterates, infinite after a divergence.
 
     Both errors of an entry belong to the same iterate, and entry 0 is the start. (The paper's

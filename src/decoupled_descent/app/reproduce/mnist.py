@@ -14,7 +14,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.app.reproduce import experiment as shared
-from decoupled_descent.app.reproduce.experiment import Experiment, Labelled, Problem, Settings
+from decoupled_descent.app.reproduce.experiment import Experiment, Labelled, PanelProblem, Settings
 from decoupled_descent.app.reproduce.summary import Panel, apart, lowest, written
 from decoupled_descent.datasets.mnist import add_noise, load_mnist, two_digits
 
@@ -42,7 +42,7 @@ def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Labe
     return rows, (add_noise(test_images, settings["snr"], test_seed), test_labels)
 
 
-def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Problem]:
+def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[PanelProblem]:
     """GD and DD with every width on the same rows, from the same start."""
     rows, test = noisy_digits(settings, seed, data)
     theta_seed, head_seed = shared.streams(seed, 5)[3:]
@@ -53,7 +53,7 @@ def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Probl
     for width in settings["widths"]:
         theta = shared.default_theta(width, rows[0].shape[1], theta_seed)
         objective = dd.Objective(dd.heads.TwoLayer(width, seed=head_seed), "logistic")
-        yield Problem(f"L={width}", rows, test, objective, algorithms, theta)
+        yield PanelProblem(f"L={width}", rows, test, objective, algorithms, theta)
 
 
 def parting(panels: list[Panel]) -> list[str]:

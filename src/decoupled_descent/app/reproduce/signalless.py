@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import decoupled_descent as dd
 from decoupled_descent.app.reproduce import experiment as shared
-from decoupled_descent.app.reproduce.experiment import Experiment, Problem, Settings
+from decoupled_descent.app.reproduce.experiment import Experiment, PanelProblem, Settings
 from decoupled_descent.app.reproduce.summary import (
     Curves,
     Panel,
@@ -28,24 +28,24 @@ from decoupled_descent.app.reproduce.summary import (
 from decoupled_descent.checks import percent
 
 
-def problem(settings: Settings, seed: int, panel: str, algorithms: dict[str, Any]) -> Problem:
+def problem(settings: Settings, seed: int, panel: str, algorithms: dict[str, Any]) -> PanelProblem:
     """The linear model on rows without a signal, from θ_1 ~ N(0, I)."""
     rows_seed, test_seed, theta_seed = shared.streams(seed, 3)
     mixture = dd.mixtures.signalless(settings["d"])
     rows, test = shared.sample(mixture, settings, rows_seed, test_seed)
     theta = shared.normal_theta(1, settings["d"], theta_seed)
     objective = dd.Objective(dd.heads.Linear(), "squared")
-    return Problem(panel, rows, test, objective, algorithms, theta, mixture)
+    return PanelProblem(panel, rows, test, objective, algorithms, theta, mixture)
 
 
-def pure(settings: Settings, seed: int) -> Iterator[Problem]:
+def pure(settings: Settings, seed: int) -> Iterator[PanelProblem]:
     """GD and pure DD on one data set, from the same start."""
     lr = settings["lr"]
     algorithms = {"gd": dd.GradientDescent(lr), "dd": dd.DecoupledDescent(lr)}
     yield problem(settings, seed, "signalless", algorithms)
 
 
-def swept(settings: Settings, seed: int) -> Iterator[Problem]:
+def swept(settings: Settings, seed: int) -> Iterator[PanelProblem]:
     """DD with every c on the same data, from the same start."""
     eta = settings["lr"]
     for c in settings["c"]:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import decoupled_descent as dd
 from decoupled_descent.app.reproduce import experiment as shared
-from decoupled_descent.app.reproduce.experiment import Experiment, Problem, Settings
+from decoupled_descent.app.reproduce.experiment import Experiment, PanelProblem, Settings
 
 
-def problems(settings: Settings, seed: int) -> Iterator[Problem]:
+def problems(settings: Settings, seed: int) -> Iterator[PanelProblem]:
     """GD and DD on one data set per signal-to-noise ratio, from the same start."""
     rows_seed, test_seed, theta_seed, head_seed = shared.streams(seed, 4)
     d, lr = settings["d"], settings["lr"]
@@ -23,10 +23,10 @@ def problems(settings: Settings, seed: int) -> Iterator[Problem]:
     for snr in settings["snr"]:
         mixture = dd.mixtures.xor(d, snr)
         rows, test = shared.sample(mixture, settings, rows_seed, test_seed)
-        yield Problem(f"snr={snr:g}", rows, test, objective, algorithms, theta, mixture)
+        yield PanelProblem(f"snr={snr:g}", rows, test, objective, algorithms, theta, mixture)
 
 
-def damped(settings: Settings, seed: int) -> Iterator[Problem]:
+def damped(settings: Settings, seed: int) -> Iterator[PanelProblem]:
     """DD with every damping on the same data, from the same start, with a = 1 fixed."""
     rows_seed, test_seed, theta_seed = shared.streams(seed, 3)
     mixture = dd.mixtures.xor(settings["d"], settings["snr"])
@@ -35,7 +35,9 @@ def damped(settings: Settings, seed: int) -> Iterator[Problem]:
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
     for damping in settings["damping"]:
         algorithms = {"dd": dd.DecoupledDescent(settings["lr"], damping=damping, head_lr=0)}
-        yield Problem(f"damping={damping:g}", rows, test, objective, algorithms, theta, mixture)
+        yield PanelProblem(
+            f"damping={damping:g}", rows, test, objective, algorithms, theta, mixture
+        )
 
 
 COMMON = {"n": 1000, "d": 1000, "lr": 0.05, "test_rows": 2000}

@@ -230,18 +230,6 @@ CHECKS = (
         command_advice="train with a larger --ridge",
     ),
     Check(
-        name="other minima", needs_run=True, caution=0.5, concerns=MINIMUM,
-        measure=lambda e: None if e.run is None else measures.another_minimum(e.run, e.rows),
-        question="Does training from another start end in the same minimum?",
-        meaning="Training from another start ends in another minimum. The minimum used here was "
-        "reached with all rows, and each row is left out of it only afterwards, so the error may "
-        "be too low.",
-        definition="difference of the outputs at the two minima, divided by the change of outputs "
-        "when rows are left out (root mean squares). On real tables 68 % of the intervals covered "
-        "the truth above 0.5, 88 % below",
-        advice="use a larger ridge or fewer hidden units",
-    ),
-    Check(
         name="refitted rows", needs_run=True, caution=0.1, alarm=0.3, concerns=MINIMUM,
         measure=readings.refitted,
         question="Can rows be left out without changing the model much?",

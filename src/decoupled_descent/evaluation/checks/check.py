@@ -86,13 +86,17 @@ class Evidence:
         assert self.run is not None
         return measures.evaluate_best_step(self.run, self.rows)
 
+    @property
+    def named_columns(self) -> tuple[Rows, Sequence[str]]:
+        """The columns from which the rows were made, and their names."""
+        columns = self.rows if self.columns is None else self.columns
+        names = self.names
+        return columns, [f"X[:, {k}]" for k in range(columns.d)] if names is None else names
+
     @cached_property
     def table(self) -> Table | None:
         """The columns as a table, some of the rows if there are many; None without names."""
-        columns = self.rows if self.columns is None else self.columns
-        names = self.names
-        if names is None:
-            names = [f"X[:, {k}]" for k in range(columns.d)]
+        columns, names = self.named_columns
         if not len(names):
             return None
         n, device = self.rows.n, columns.like.device

@@ -83,8 +83,8 @@ def companions(distances: Floats) -> Indices:
     """
     n = len(distances)
     k = min(n - 1, max(4, math.isqrt(n)))
-    sorted_ = np.sort(distances, 1)[:, :k]
-    far, half = sorted_[:, -1], sorted_[:, k // 2]
+    near = np.partition(distances, (k // 2, k - 1), 1)
+    far, half = near[:, k - 1], near[:, k // 2]
     grows = (half > 0) & (far > half)
     growth = np.log(far[grows]) - np.log(half[grows])
     m = max(1.0, 2 * math.log(k / (k // 2 + 1)) / float(np.median(growth))) if len(growth) else 1.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from decoupled_descent.checks import verdict_of
+from decoupled_descent.checks import Target, verdict_of
 from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.evaluation.checks.catalogue import CHECKS
 from decoupled_descent.evaluation.checks.check import STATUSES, Evidence, Finding
@@ -219,7 +219,7 @@ def diagnose_rows(
     time: Any = None,
 ) -> Diagnosis:
     """Make all checks that concern an algorithm on these rows, and its run if there is one."""
-    if task not in (None, "classification", "regression"):
+    if task not in (None, *Target):
         raise ValueError(f"task={task!r} must be 'classification', 'regression' or None")
     groups, classes = label_groups(rows, objective, task)
     if columns is not None and not isinstance(columns, Rows):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.evaluation.checks.measures import Rise, losses_left_out
+from decoupled_descent.evaluation.checks.measures import Rise, losses_left_out, rise_of
 from decoupled_descent.evaluation.checks.time_names import is_time
 from decoupled_descent.rows.blocks import Rows
 
@@ -43,10 +43,7 @@ def time_columns(evidence: Evidence) -> list[TimeColumn]:
     """The times that were given, or else columns with such a name or that grow with the row."""
     if evidence.time is not None:
         return [TimeColumn(name, values, True) for name, values in evidence.time.items()]
-    columns = evidence.rows if evidence.columns is None else evidence.columns
-    names = evidence.names
-    if names is None:
-        names = [f"X[:, {k}]" for k in range(columns.d)]
+    columns, names = evidence.named_columns
     if not len(names):
         return []
     device = columns.like.device
@@ -83,9 +80,7 @@ def rise_without_period(run: Run, rows: Rows, time: Tensor) -> Rise | None:
     near, far = (losses_left_out(run, rows, one) for one in (periods, parts))
     if near is None or far is None:
         return None
-    differences = (near - far).cpu()
-    sums = torch.zeros(PARTS, dtype=torch.float64).index_add_(0, periods, differences)
-    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / n)
+    return rise_of((near - far).cpu(), periods)
 
 
 def as_times(time: object, n: int) -> dict[str, Tensor] | None:

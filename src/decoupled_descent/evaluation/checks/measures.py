@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import standard_error
+from decoupled_descent.checks import Target, standard_error
 from decoupled_descent.evaluation.checks.modes import shares_of_modes
-from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 DIRECTIONS = 64
 #: The most consecutive rows that are left out together.
 BLOCK_ROWS = 10
-#: The seed and the most steps of a second run, which may end in another minimum.
-OTHER_START, OTHER_STEPS = 2**16 + 1, 200
 #: The comparison uses random rows from this many neighbouring blocks.
 NEARBY_BLOCKS = 10
 #: Labels can count as sorted only if a random order would decrease this often (e⁻⁷ = 0.001).
@@ -73,7 +70,7 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
     shares = run.algorithm.row_shares(rows)
     weights = None if shares is None else (shares / shares.mean()).to(dtype)
     h = run.best_preactivations.to(dtype)
-    derivatives = run.algorithm.derivatives(bound, h, y, head, weights)
+    derivatives = bound.derivatives(h, y, head, head=False, weights=weights)
     theta = state.theta.to(dtype).T
     plain = torch.cat([part.to(dtype) @ theta for _, part in rows.doubles()])
     with torch.no_grad():
@@ -89,7 +86,7 @@ def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> t
     """
     y = rows.y if rows.y.ndim == 1 else rows.y[:, 0].contiguous()
     values, codes, counts = torch.unique(y, return_inverse=True, return_counts=True)
-    classes = task == "classification"
+    classes = task is not None and Target(task).has_classes
     if task is None:
         few = len(values) <= max(2, rows.n // GROUP_ROWS) and rows.y.ndim == 1
         integers = bool((values == values.round()).all())
@@ -239,11 +236,15 @@ class BlocksLeftOut(NamedTuple):
 
     def rise(self) -> Rise:
         """How much more than random rows the neighbours matter."""
-        return _rise(self.neighbours - self.random, self.size)
+        return rise_of(self.neighbours - self.random, self._blocks)
 
     def rise_above(self, alone: Tensor) -> Rise:
         """How much higher the losses with random rows left out are than those of rows alone."""
-        return _rise(self.random - alone, self.size)
+        return rise_of(self.random - alone, self._blocks)
+
+    @property
+    def _blocks(self) -> Tensor:
+        return torch.arange(len(self.random), device=self.random.device) // self.size
 
 
 class Rise(NamedTuple):
@@ -253,11 +254,10 @@ class Rise(NamedTuple):
     stderr: float  # from the sums of the differences over blocks of consecutive rows
 
 
-def _rise(differences: Tensor, size: int) -> Rise:
-    n = len(differences)
-    blocks = torch.arange(n, device=differences.device) // size
-    sums = differences.new_zeros(n // size + 1).index_add_(0, blocks, differences)
-    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / n)
+def rise_of(differences: Tensor, units: Tensor) -> Rise:
+    """The mean of differences, with an error from their sums over units."""
+    sums = differences.new_zeros(int(units.max()) + 1).index_add_(0, units, differences)
+    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / len(differences))
 
 
 def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> BlocksLeftOut | None:
@@ -279,32 +279,6 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> BlocksLeftOut | Non
             order[nearby] = nearby[torch.randperm(len(nearby), generator=generator)]
     near, far = (losses_left_out(run, rows, one // size) for one in (indices, order))
     return None if near is None or far is None else BlocksLeftOut(near, far, size)
-
-
-def another_minimum(run: Run, rows: Rows) -> float | None:
-    """Difference of the outputs at the minimum of another start, relative to leave-one-out changes.
-
-    The root mean square of the difference, divided by that of o^(−i) − o. None for heads that only
-    add an intercept, whose loss has one minimum, and if the other start reaches no minimum.
-    """
-    bound, algorithm = run.bound, run.algorithm
-    if adds_only(bound.objective.head):
-        return None
-    state = algorithm.init(rows, run.objective, seed=OTHER_START)
-    for _ in range(OTHER_STEPS):
-        following, info = algorithm.step(state, rows, run.objective)
-        if info.finished or not math.isfinite(info.train_error):
-            break
-        state = following
-    if not info.estimates:
-        return None
-    with torch.no_grad():
-        own, its = (
-            bound.objective.pure_head(rows.forward(state.theta).T, state.head).reshape(rows.n, -1)
-            for state in (run.best_state, state)
-        )
-    moves = run.best_outputs.reshape(rows.n, -1) - own
-    return float((its - own).norm() / moves.norm().clamp_min(1e-300))
 
 
 def excess_kurtosis(h: Tensor, groups: Tensor) -> float:

@@ -152,6 +152,31 @@ OF_EVALUATIONS = (
         "it anew",
     ),
     Check(
+        name="origin of the predictions", measure=_noted("unknown_origin"), caution=0.5,
+        question="Had no model seen the rows that it predicts?",
+        meaning="Nothing in the predictions shows that they were made without their rows. If the "
+        "models had seen them, the error is too low.",
+        advice="if the predictions are out of fold, or of models of other rows, pass "
+        "out_of_fold=True",
+        command_advice="if the predictions are out of fold, or of models of other rows, pass "
+        "--out-of-fold",
+    ),
+    Check(
+        name="predictions of training rows", measure=_noted("in_sample"), alarm=0.5,
+        question="Do the predictions show that the model was fitted to these rows?",
+        meaning="The model was fitted to these labels: the predictions repeat them, or their "
+        "errors are orthogonal to all columns, as only those of training rows are.",
+        advice="predict every row by a model that was fitted without it, for example with "
+        "sklearn.model_selection.cross_val_predict",
+    ),
+    Check(
+        name="price of the choice", measure=_noted("unpriced"), caution=0.5,
+        question="Is the choice of the search in the error?",
+        meaning="There was no time to repeat the search without some rows. The error is that of "
+        "the chosen model as if nothing had been chosen, so it is too low.",
+        advice="pass a larger time_limit= to repeat the search in folds",
+    ),
+    Check(
         name="few rows", measure=_few, caution=0.3, alarm=0.5,
         question="Are there enough rows to know how uncertain the error is?",
         meaning="{count} {rows} say little about the error on new rows, and little about how "

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from decoupled_descent.evaluation.checks.check import Finding
 from decoupled_descent.evaluation.checks.companions import (
@@ -19,33 +15,13 @@ from decoupled_descent.evaluation.checks.table import Table
 from decoupled_descent.evaluation.checks.table_checks import LEAK_CHECK
 from decoupled_descent.evaluation.task import Task
 
-#: Tables of more numbers are not looked at: 134 MB.
-MOST_NUMBERS = 2**24
-#: Texts with more different values are no categories.
-MOST_CATEGORIES = 50
 #: With fewer rows, no row is unusually near to another.
 FEWEST = 10
 
 
-def columns_of(X: Any) -> pd.DataFrame | None:
-    """The columns of a table as finite numbers, categories as 0 and 1; None of anything else."""
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) != 2 or shape[0] * shape[1] > MOST_NUMBERS:
-        return None
-    frame = pd.DataFrame(X.toarray() if hasattr(X, "toarray") else X).infer_objects()
-    numbers = frame.select_dtypes(["number", "bool"]).astype(np.float64)
-    texts = frame.select_dtypes(["object", "string", "category"])
-    few = [name for name in texts if texts[name].astype(str).nunique() <= MOST_CATEGORIES]
-    if few:
-        marks = pd.get_dummies(texts[few].astype(str), dtype=np.float64)
-        numbers = pd.concat([numbers, marks], axis=1)
-    found = numbers.fillna(numbers.mean()).fillna(0.0)
-    return found if np.isfinite(found.to_numpy()).all() and found.shape[1] else None
-
-
 def leak(task: Task) -> Finding | None:
     """Whether one column alone predicts the labels almost perfectly."""
-    columns = columns_of(task.X)
+    columns = task.columns
     if columns is None:
         return None
     targets = task.labels if task.classes is None else task.one_hot()[:, 1:]
@@ -63,12 +39,9 @@ def similar_rows(
         task: The rows.
         losses_without: The losses if rows with the same number are left out together.
     """
-    if task.groups is not None or not FEWEST <= task.n <= MOST_COMPARED:
+    if task.groups is not None or not FEWEST <= task.n <= MOST_COMPARED or task.columns is None:
         return {}
-    columns = columns_of(task.X)
-    if columns is None:
-        return {}
-    X = columns.to_numpy()
+    X = task.columns.to_numpy()
     spread = X.std(0)
     X = (X - X.mean(0))[:, spread > 0] / spread[spread > 0]
     effect = companion_effect(losses_without, X)

@@ -61,14 +61,14 @@ class LinearDiscriminant(Discriminant):
         shrinkage = _shrinkage(model)
         centred = task.X - means[task.labels]
         values, vectors = np.linalg.eigh(centred.T @ centred)
+        if values.min() < 1e-10 * values.max() and not shrinkage:
+            raise NoFormulaError("the covariance has no inverse")
         own = counts[task.labels]
         factor = own / (own - 1)
         degrees = task.n - 1 - _lost_degrees(model, means, vectors, values, task.n)
         trace = values.sum() - factor * np.square(centred).sum(1)
         added = shrinkage * trace / len(values)  # to each eigenvalue, by row
         scaled = ((1 - shrinkage) * values + added[:, None]) / degrees  # (n, d)
-        if values.min() < 1e-10 * values.max() and not shrinkage:
-            raise NoFormulaError("the covariance has no inverse")
         lost = (1 - shrinkage) * factor / degrees
         d = centred @ vectors
         inner = np.square(d) / scaled

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
+from decoupled_descent.evaluation.families.interface import (
+    Family,
+    LeftOut,
+    NoFormulaError,
+    not_known,
+)
 from decoupled_descent.evaluation.kinds import PROBABILITIES
 from decoupled_descent.evaluation.task import Task
 from decoupled_descent.objective.losses import LEAST
@@ -57,7 +62,7 @@ class OutOfBag(Family):
         extra = variance * (1 / count - 1 / len(bags))[:, None]
         excess = _excess(task, mean, extra, count, len(bags))
         shaped = mean if task.kind == PROBABILITIES else mean.reshape(task.labels.shape)
-        return LeftOut(shaped, "out of bag", excess=excess, is_exact=True)
+        return LeftOut(shaped, "out of bag", pairs=not_known, excess=excess, is_exact=True)
 
 
 def _excess(task: Task, mean: Floats, extra: Floats, count: Floats, parts: int) -> Floats:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut
+from decoupled_descent.evaluation.families.interface import Family, LeftOut, not_known
 from decoupled_descent.evaluation.task import Task
 
 
@@ -30,4 +30,4 @@ class GaussianProcess(Family):
         for own in task.units:
             left[own] = target[own] - np.linalg.solve(inverse[np.ix_(own, own)], solved[own])
         predictions = left * model._y_train_std + model._y_train_mean
-        return LeftOut(predictions, "formula", model.predict(task.X))
+        return LeftOut(predictions, "formula", model.predict(task.X), pairs=not_known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,10 @@ class LeftOut:
         how: How they were obtained, in a word or two.
         fitted: The predictions of the model itself, to see how far each row moves; or None.
         kept: The same as ``predictions`` if the shares of the classes are kept; or None.
-        pairs: The variance of the error because rows train the models for each other.
+        pairs: Computes the variance of the error because rows train the models for each other;
+            None if fits to halves of the rows have to say it.
+        regrouped: Leaves out other units, of a task with other groups, without doing work twice;
+            None if that is done from the start.
         excess: How much too large the losses are because the predictions are more variable than
             those of the model, shape (n,); or None.
         doubt: How wrong the formula may be for each row, shape (n,), in any unit; None if the
@@ -42,12 +46,18 @@ class LeftOut:
     how: str
     fitted: Any = None
     kept: Any = None
-    pairs: float = 0.0
+    pairs: Callable[[], float] | None = None
+    regrouped: Callable[[Task], LeftOut] | None = None
     excess: Floats | None = None
     doubt: Floats | None = None
     refits: int = 0
     reason: str = ""
     is_exact: bool = False
+
+
+def not_known() -> float:
+    """No variance that rows have in common, where neither formula nor halves say it cheaply."""
+    return 0.0
 
 
 class Family(ABC):

@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
+from decoupled_descent.evaluation.families.interface import (
+    Family,
+    LeftOut,
+    NoFormulaError,
+    not_known,
+)
 from decoupled_descent.evaluation.families.linear import columns_of
 from decoupled_descent.evaluation.families.losses import decided, doubt
 from decoupled_descent.evaluation.families.minimum import Minimum
@@ -71,6 +76,8 @@ class LinearSupport(Family):
         size = model.intercept_scaling if model.fit_intercept else 0.0
         coefficients = columns_of(model.coef_)
         columns = np.concatenate([task.X, np.full((task.n, int(size > 0)), size)], 1)
+        if task.classes is not None and columns.shape[1] >= task.n:
+            raise NoFormulaError("it has as many coefficients as rows, and most are at the kink")
         own = np.broadcast_to(model.intercept_, coefficients.shape[1]) / (size or 1.0)
         beta = np.concatenate([coefficients, own[None]]) if size else coefficients
         outputs = columns @ beta
@@ -81,9 +88,10 @@ class LinearSupport(Family):
             if task.classes is not None:
                 kept[:, [k]] = left[:, [k]] + minimum.shifts(task)
         if task.classes is None:
-            return LeftOut(left[:, 0], "formula", outputs[:, 0])
+            return LeftOut(left[:, 0], "formula", outputs[:, 0], pairs=not_known)
         unsure = doubt(outputs, left)
-        return LeftOut(decided(left), "formula", decided(outputs), decided(kept), doubt=unsure)
+        said, again = decided(left), decided(kept)
+        return LeftOut(said, "formula", decided(outputs), again, not_known, doubt=unsure)
 
     def _minimum(
         self, model: Any, task: Task, columns: Floats, beta: Floats, outputs: Floats, k: int
@@ -98,8 +106,11 @@ class LinearSupport(Family):
         if kinked is not None:
             at, near = kinked
             return at_kinks(columns, penalty, slopes, violated * first, at, near)
-        gradients = (violated * first)[:, None]
-        return Minimum(columns, gradients, violated * second, penalty, slopes[:, None])
+        scaled = int(moving[: len(model.coef_[0])].sum()) if task.is_standardised else 0
+        return Minimum(
+            columns, (violated * first)[:, None], violated * second, penalty, slopes[:, None],
+            scaled=scaled, kinks=(0.0 if ridge else slopes[:scaled, None]) * np.ones((scaled, 1)),
+        )  # fmt: skip
 
     @staticmethod
     def _derivatives(model: Any, task: Task, outputs: Floats, k: int) -> tuple[Any, ...]:
@@ -144,4 +155,5 @@ class Quantile(Family):
         if columns.shape[1] >= near.astype(bool).sum():
             raise NoFormulaError("too few rows are near to the quantile")
         minimum = replace(exact, slopes=None)
-        return LeftOut(outputs + minimum.moves(task)[:, 0], "formula", outputs)
+        left = outputs + minimum.moves(task)[:, 0]
+        return LeftOut(left, "formula", outputs, pairs=not_known)

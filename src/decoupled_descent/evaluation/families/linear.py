@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,11 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
     """Leave each unit out of a minimum."""
     left = outputs + minimum.moves(task)
     shares = task.row_weights / task.row_weights.mean()
-    slopes, pairs = loss.slopes(left, task.labels), 0.0
-    if slopes is not None:
-        pairs = minimum.pairs(task, shares[:, None] * slopes)
+
+    def pairs() -> float:
+        slopes = loss.slopes(left, task.labels)
+        return 0.0 if slopes is None else minimum.pairs(task, shares[:, None] * slopes)
+
     kept = None
     if task.kind.has_classes:
         kept = loss.predictions(left + minimum.shifts(task))
@@ -83,7 +86,9 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
     unsure = doubt(outputs, left) if task.kind == DECISIONS else None
     if task.kind == PROBABILITIES:  # flat parts of a loss hide how far outputs move
         unsure = np.abs(left - outputs).max(1)
-    return LeftOut(loss.predictions(left), "formula", fitted, kept, pairs, excess, unsure)
+    again = partial(by_formula, minimum, loss, outputs)
+    said = loss.predictions(left)
+    return LeftOut(said, "formula", fitted, kept, pairs, again, excess, unsure)
 
 
 def _excess(
@@ -132,8 +137,13 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
         active = np.concatenate([moving[rows], np.ones((free.shape[1], beta.shape[1]), bool)])
     gauge = _gauge(problem, int(rows.sum()))
     large = columns.shape[1] > MOST and curvatures.ndim == 1
-    kind = ProbedMinimum if large else Minimum
-    return kind(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
+    if large:
+        return ProbedMinimum(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
+    scaled = len(ridge) if task.is_standardised and problem.has_intercept else 0
+    kinks = (problem.kink * np.sign(beta))[rows][:scaled]
+    return Minimum(
+        columns, gradients, curvatures, penalty, with_intercept, active, gauge, scaled, kinks
+    )
 
 
 def _moving(problem: Penalised) -> NDArray[np.bool_] | None:

@@ -28,6 +28,9 @@ Codes = NDArray[np.int64]
 FLAT = 1e-11
 #: A row is not left out by a formula if less than this is left of 1 − WV.
 ALONE = 1e-9
+#: Units that change the variance of a standardised column by more than this part are left out with
+#: the columns' new scales.
+RESCALED = 0.1
 #: A coefficient matrix of this many numbers is the largest that is factored.
 MOST = 4000
 #: The gradient for other rows of the same kind has entries of this many standard errors.
@@ -53,6 +56,9 @@ class Minimum:
         active: Which coefficients are not held at zero, shape (q, K); None for all.
         gauge: Columns that are not penalised and whose coefficients may all rise by the same
             number without any effect, as in a softmax.
+        scaled: So many of the first columns were standardised. Without a unit they have another
+            scale, and their coefficients in the old scale another penalty.
+        kinks: The slopes of the part of the penalty with kinks, for these, shape (scaled, K).
     """
 
     design: Floats
@@ -62,6 +68,8 @@ class Minimum:
     slopes: Floats | None = None
     active: NDArray[np.bool_] | None = None
     gauge: tuple[int, ...] = ()
+    scaled: int = 0
+    kinks: Floats | None = None
 
     @property
     def _is_shared(self) -> bool:
@@ -77,7 +85,7 @@ class Minimum:
     @cached_property
     def _solved(self) -> tuple[Floats, Floats | None]:
         """``roots``, and L⁻¹ times the gradient of the whole objective."""
-        hessian, sides = self._alone() if self._is_shared else self._jointly()
+        hessian, sides = self._system
         count, flat = sides.shape[1], sides
         if self.slopes is not None:
             gradient = self.design.T @ self.gradients + self.slopes
@@ -93,6 +101,11 @@ class Minimum:
     def roots(self) -> Floats:
         """Z with V_ij = Z_i Z_jᵀ, shape (K, q, n); (1, q, n) if V is the same for all outputs."""
         return self._solved[0]
+
+    @cached_property
+    def _system(self) -> tuple[Floats, Floats]:
+        """The Hessian, and its columns."""
+        return self._alone() if self._is_shared else self._jointly()
 
     def _alone(self) -> tuple[Floats, Floats]:
         """The Hessian of one output, and its columns."""
@@ -133,37 +146,41 @@ class Minimum:
     def solved(self, rows: list[Codes], right: Floats, transposed: bool = False) -> Floats:
         """(I − WV)⁻¹ of each unit times numbers of its rows, shape (n, K); or of its transpose."""
         result = np.empty_like(right)
-        if all(len(own) == 1 for own in rows):
-            return self._solved_alone(right, transposed)
-        for own in rows:
-            system = np.eye(own.size * self._width) - self._weighted(own, self.block(own))
-            system = system.T if transposed else system
-            side = right[own] if self._is_shared else right[own].reshape(-1, 1)
-            result[own] = _solution(system, side).reshape(len(own), -1)
+        single, several = _by_size(rows)
+        result[single] = self._solved_alone(single, right[single], transposed)
+        for own in several:
+            systems = np.eye(own.shape[1] * self._width) - self._weighted(own, self.blocks(own))
+            systems = systems.swapaxes(1, 2) if transposed else systems
+            result[own] = _solution(systems, self._sides(own, right)).reshape(*own.shape, -1)
         return result
+
+    def _sides(self, own: Codes, right: Floats) -> Floats:
+        """The numbers of the rows of units as their systems have them."""
+        return right[own] if self._is_shared else right[own].reshape(len(own), -1, 1)
 
     @property
     def _width(self) -> int:
         return 1 if self._is_shared else self.gradients.shape[1]
 
-    def block(self, own: Codes) -> Floats:
-        """V of some rows, shape (s, s) or (sK, sK)."""
-        roots = self.roots[:, :, own].transpose(2, 0, 1).reshape(-1, self.roots.shape[1])
-        return np.asarray(roots @ roots.T)
+    def blocks(self, own: Codes) -> Floats:
+        """V of the rows of units of the same size, (u, s): shape (u, s, s) or (u, sK, sK)."""
+        roots = self.roots[:, :, own].transpose(2, 3, 0, 1)
+        roots = roots.reshape(len(own), -1, self.roots.shape[1])
+        return np.asarray(roots @ roots.swapaxes(1, 2))
 
-    def _weighted(self, own: Codes, block: Floats) -> Floats:
+    def _weighted(self, own: Codes, blocks: Floats) -> Floats:
         if self._is_shared:
-            return np.asarray(self.curvatures[own, None] * block)
-        shaped = block.reshape(len(own), self._width, -1)
-        return np.asarray((self.curvatures[own] @ shaped).reshape(block.shape))
+            return np.asarray(self.curvatures[own][:, :, None] * blocks)
+        shaped = blocks.reshape(*own.shape, self._width, -1)
+        return np.asarray((self.curvatures[own] @ shaped).reshape(blocks.shape))
 
-    def _solved_alone(self, right: Floats, transposed: bool) -> Floats:
+    def _solved_alone(self, rows: Codes, right: Floats, transposed: bool) -> Floats:
         if self._is_shared:
-            left = 1 - self.curvatures * self.diagonal[:, 0, 0]
-            if left.min() < ALONE:
+            left = 1 - self.curvatures[rows] * self.diagonal[rows, 0, 0]
+            if left.min(initial=1.0) < ALONE:
                 raise NoFormulaError("a row alone decides its own prediction")
             return np.asarray(right / left[:, None])
-        systems = np.eye(self._width) - self.curvatures @ self.diagonal
+        systems = np.eye(self._width) - self.curvatures[rows] @ self.diagonal[rows]
         systems = systems.swapaxes(1, 2) if transposed else systems
         return np.asarray(_solution(systems, right[:, :, None])[:, :, 0])
 
@@ -174,23 +191,67 @@ class Minimum:
 
     def _own(self, rows: list[Codes], right: Floats) -> Floats:
         """V of each unit times numbers of its rows, shape (n, K)."""
-        if all(len(own) == 1 for own in rows):
-            if self._is_shared:
-                return np.asarray(self.diagonal[:, 0] * right)
-            return np.asarray((self.diagonal @ right[:, :, None])[:, :, 0])
-        result = np.zeros_like(right)
-        for own in rows:
-            side = right[own] if self._is_shared else right[own].reshape(-1, 1)
-            result[own] = (self.block(own) @ side).reshape(len(own), -1)
+        single, several = _by_size(rows)
+        result, diagonal = np.zeros_like(right), self.diagonal[single]
+        if self._is_shared:
+            result[single] = diagonal[:, 0] * right[single]
+        else:
+            result[single] = (diagonal @ right[single, :, None])[:, :, 0]
+        for own in several:
+            result[own] = (self.blocks(own) @ self._sides(own, right)).reshape(*own.shape, -1)
         return result
 
     def moves(self, task: Task) -> Floats:
         """How far the outputs of each unit move when it is left out, shape (n, K)."""
         self._check_rows(task)
         moved = self._own(task.units, self.solved(task.units, self.gradients))
+        for own, scale in self._rescaled(task.units):
+            moved[own] = self._with_scales(own, scale)
         if not np.isfinite(moved).all():
             raise NoFormulaError("leaving a row out has no finite effect by the formula")
         return moved
+
+    def _rescaled(self, rows: list[Codes]) -> list[tuple[Codes, Floats]]:
+        """Units that change scales of columns, with the factors, shape (scaled,)."""
+        if not self.scaled or self.slopes is None:
+            return []
+        columns, n, result = self.design[:, : self.scaled], len(self.design), []
+        total = np.square(columns).sum(0)
+        largest = np.square(columns / np.sqrt(np.maximum(total, 1e-300))).max(1)
+        sums = np.add.reduceat(largest[np.concatenate(rows)], _starts(rows))
+        for own in [rows[far] for far in np.flatnonzero(sums >= RESCALED / 2)]:
+            left, left_sum = n - len(own), -columns[own].sum(0)
+            rest = (total - np.square(columns[own]).sum(0)) / left - np.square(left_sum / left)
+            scale = np.where(rest > FLAT, np.sqrt(np.maximum(rest, FLAT)), 1.0)
+            if np.abs(np.square(scale) - 1).max() > RESCALED:
+                result.append((own, scale))
+        return result
+
+    def _with_scales(self, own: Codes, scale: Floats) -> Floats:
+        """How far the outputs of a unit move by a Newton step with other scales of columns."""
+        assert self.slopes is not None
+        assert self.kinks is not None
+        hessian, sides = self._system
+        width, K = len(self.penalty), self.gradients.shape[1]
+        added, pull = np.zeros(width), np.zeros((width, K))
+        added[: self.scaled] = self.penalty[: self.scaled] * (scale**2 - 1)
+        ridges = self.slopes[: self.scaled] - self.kinks
+        pull[: self.scaled] = ridges * (scale**2 - 1)[:, None] + self.kinks * (scale - 1)[:, None]
+        if self._is_shared:
+            J = sides[:, own]
+            system = hessian - (J * self.curvatures[own]) @ J.T + np.diag(added)
+            return np.asarray(J.T @ _solution(system, J @ self.gradients[own] - pull))
+        places = self._places
+        J = sides.reshape(len(sides), K, -1)[:, :, own]
+        weighted = np.einsum("qks,skm->qms", J, self.curvatures[own])
+        system = hessian - np.einsum("qms,pms->qp", weighted, J)
+        moving = places >= 0
+        system[places[moving], places[moving]] += np.broadcast_to(added[:, None], places.shape)[
+            moving
+        ]
+        side = np.einsum("qks,sk->q", J, self.gradients[own])
+        side[places[moving]] -= pull[moving]
+        return np.asarray(np.einsum("qks,q->sk", J, _solution(system, side)))
 
     def shifts(self, task: Task) -> Floats:
         r"""How far they move in addition if the shares of the classes are kept, shape (n, K).
@@ -200,16 +261,13 @@ class Minimum:
         """
         weights, one_hot = task.row_weights, task.one_hot()
         totals, result = weights @ one_hot, np.zeros_like(self.gradients)
+        unit = np.arange(task.n) if task.groups is None else task.groups
         for label, own in enumerate(one_hot.T):
             mine = self.gradients * own[:, None]
-            leaving = np.array([(weights * own)[rows].sum() for rows in task.units])
-            there = [rows for rows, own_ in zip(task.units, leaving, strict=True) if own_ > 0]
-            pulls = self.times(mine) - self._own(there, mine)
+            leaving = np.bincount(unit, weights * own)
             left = totals[label] - leaving
-            raised = np.divide(leaving, left, out=np.zeros_like(left), where=left > 1e-12)
-            for rows, raise_ in zip(task.units, raised, strict=True):
-                if raise_ > 0:
-                    result[rows] -= raise_ * pulls[rows]
+            raised = np.divide(leaving, left, out=np.zeros_like(left), where=left > 1e-12)[unit]
+            result -= raised[:, None] * (self.times(mine) - self._own(task.units, mine))
         return self.solved(task.units, result, transposed=True)
 
     def pairs(self, task: Task, slopes: Floats) -> float:
@@ -230,7 +288,7 @@ class Minimum:
         left = self.solved(units, slopes, transposed=True)[rows]
         right = self.solved(units, self.gradients)[rows]
         if self._is_shared:
-            products = self.block(rows) * (left @ right.T)
+            products = self.blocks(rows[None])[0] * (left @ right.T)
         else:
             roots = self.roots[:, :, rows]
             first = np.einsum("kqn,nk->nq", roots, left)
@@ -313,6 +371,20 @@ def of_gram(
         np.concatenate([penalty, np.zeros(free.shape[1])]),
         np.concatenate([slopes, nothing]),
     )
+
+
+def _by_size(rows: list[Codes]) -> tuple[Codes, list[Codes]]:
+    """The rows that are units of their own, and larger units of each size, shape (u, s)."""
+    sizes: dict[int, list[Codes]] = {}
+    for own in rows:
+        sizes.setdefault(len(own), []).append(own)
+    single = np.concatenate(sizes.pop(1, [np.zeros(0, np.int64)]))
+    return single, [np.stack(each) for each in sizes.values()]
+
+
+def _starts(rows: list[Codes]) -> Codes:
+    """Where each unit begins when all are put one after another."""
+    return np.cumsum([0, *(len(own) for own in rows[:-1])])
 
 
 def _check_size(size: int) -> None:

@@ -29,7 +29,7 @@ class Pipeline(Family):
         if family is None:
             raise NoFormulaError(f"{type(last).__name__} has no formula")
         X = model[:-1].transform(task.X) if len(model.steps) > 1 else task.X
-        left = family.leave_out(last, task.with_rows(X))
+        left = family.leave_out(last, task.with_rows(X, _is_standardised(model)))
         return left if len(model.steps) == 1 else replace(left, is_exact=False)
 
     def misses(self, model: Any, task: Task) -> str:
@@ -39,24 +39,39 @@ class Pipeline(Family):
         return "steps before the last one use the labels"
 
 
+def _is_standardised(model: Any) -> bool:
+    """Whether the columns of the last step come from a ``StandardScaler``."""
+    if len(model.steps) == 1:
+        return False
+    before = model.steps[-2][1]
+    return type(before).__name__ == "StandardScaler" and bool(before.with_std)
+
+
 def _use_labels(steps: Any, task: Task) -> bool:
     """Whether steps give something else if they are fitted to labels in another order.
 
-    Steps without a seed of their own draw from the generator of NumPy: both fits get the same,
-    and the user's own numbers stay as they are.
+    Steps without a seed of their own draw from the generator of NumPy. If they give something else
+    than the fitted steps, both orders get the same draws, and the user's own numbers stay as they
+    are.
     """
-    from sklearn.base import clone
-
     order = np.random.default_rng(0).permutation(task.n)
-    state, given = np.random.get_state(), []  # noqa: NPY002
+    state = np.random.get_state()  # noqa: NPY002
     try:
-        for labels in (task.y, task.y[order]):
-            np.random.seed(0)  # noqa: NPY002
-            with ignoring(Warning):
-                given.append(clone(steps).fit(task.X, labels).transform(task.X))
+        other = _given(steps, task, task.y[order])
+        with ignoring(Warning):
+            own = steps.transform(task.X)
+        return not (_are_same(own, other) or _are_same(_given(steps, task, task.y), other))
     finally:
         np.random.set_state(state)  # noqa: NPY002
-    return not _are_same(*given)
+
+
+def _given(steps: Any, task: Task, labels: Any) -> Any:
+    """What clones of steps give, with draws from the same seed."""
+    from sklearn.base import clone
+
+    np.random.seed(0)  # noqa: NPY002
+    with ignoring(Warning):
+        return clone(steps).fit(task.X, labels).transform(task.X)
 
 
 def _are_same(one: Any, other: Any) -> bool:

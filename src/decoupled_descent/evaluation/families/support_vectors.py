@@ -11,14 +11,19 @@ With M the rows on the margin and the others as they are, leaving row i out move
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
+from decoupled_descent.evaluation.families.interface import (
+    Family,
+    LeftOut,
+    NoFormulaError,
+    not_known,
+)
 from decoupled_descent.evaluation.families.kinks import smoothed
 from decoupled_descent.evaluation.families.losses import doubt
 from decoupled_descent.evaluation.families.minimum import Minimum
@@ -42,7 +47,7 @@ class KernelMinimum(Minimum):
         return np.flatnonzero(self.curvatures > 0)
 
     @cached_property
-    def _sides(self) -> tuple[Floats, Floats]:
+    def _held(self) -> tuple[Floats, Floats]:
         """(K_M, 1) of all rows, and C⁻¹ times its transpose."""
         margin, size = self._margin, len(self._margin)
         sides = np.concatenate([self.design[:, margin], np.ones((len(self.design), 1))], 1)
@@ -57,18 +62,19 @@ class KernelMinimum(Minimum):
     @cached_property
     def diagonal(self) -> Floats:
         """V of each row, shape (n, 1, 1)."""
-        sides, solved = self._sides
+        sides, solved = self._held
         own = np.einsum("nm,mn->n", sides, solved)
         return np.asarray((np.diag(self.design) - own)[:, None, None])
 
-    def block(self, own: Codes) -> Floats:
-        """V of some rows."""
-        sides, solved = self._sides
-        return np.asarray(self.design[np.ix_(own, own)] - sides[own] @ solved[:, own])
+    def blocks(self, own: Codes) -> Floats:
+        """V of the rows of units of the same size."""
+        sides, solved = self._held
+        pairs = self.design[own[:, :, None], own[:, None, :]]
+        return np.asarray(pairs - sides[own] @ solved.T[own].swapaxes(1, 2))
 
     def times(self, outputs: Floats) -> Floats:
         """V times numbers of all rows."""
-        sides, solved = self._sides
+        sides, solved = self._held
         return np.asarray(self.design @ outputs - sides @ (solved @ outputs))
 
     def _check_rows(self, task: Task) -> None:
@@ -93,7 +99,7 @@ class SupportVectors(Family):
             minimum = _minimum(gram, -dual, smoothed(outputs - task.labels, cost, *ends))
             left = outputs + minimum.moves(task)[:, 0]
             slopes = 2 * (left - task.labels) * task.row_weights / task.row_weights.mean()
-            pairs = minimum.pairs(task, slopes[:, None])
+            pairs = partial(minimum.pairs, task, slopes[:, None])
             return LeftOut(left, "formula", outputs, pairs=pairs)
         if hasattr(model, "predict_proba"):
             raise NoFormulaError("its probabilities come from an inner validation")
@@ -118,7 +124,10 @@ class SupportVectors(Family):
                 votes[own, wins, first] += 1
                 votes[own, ~wins, second] += 1
         fitted, left, kept = votes.argmax(2)
-        return LeftOut(left, "formula", fitted, kept, doubt=unsure)
+        return LeftOut(
+            left, "formula", fitted, kept, pairs=not_known, doubt=unsure,
+            regrouped=lambda grouped: self._classes(model, grouped, gram),
+        )  # fmt: skip
 
     @staticmethod
     def _moved(

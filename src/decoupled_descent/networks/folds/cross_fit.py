@@ -22,9 +22,16 @@ from decoupled_descent.networks.folds.record import Epoch
 from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.networks.frozen import Frozen, split_frozen
-from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.given import (
+    labels_for,
+    new_rows,
+    one_per_row,
+    rows_and_labels,
+    unwrapped_module,
+)
 from decoupled_descent.networks.last_layer import last_features
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
+from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.callbacks import StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, continued, resumable
 
@@ -130,7 +137,7 @@ class CrossFit:
         Returns:
             The training.
         """
-        labels = _tensor("y", labels_for(self.criterion, y))
+        labels = one_per_row("y", labels_for(self.criterion, y))
         n = len(labels)
         if n < 2:
             raise ValueError(f"y has {n} rows; give at least 2")
@@ -208,12 +215,13 @@ class CrossFit:
             The run. Ctrl-C ends the training with what was reached.
         """
         X, y = rows_and_labels(X, y)
-        X, y = _tensor("X", X), _tensor("y", labels_for(self.criterion, y))
+        X, y = one_per_row("X", X), one_per_row("y", labels_for(self.criterion, y))
         dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), X.dtype)
         X = X.to(dtype) if X.is_floating_point() else X
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} rows and y {len(y)}; give the same number")
-        _check_finite(X=X, y=y)
+        check_finite("X", X)
+        check_finite("y", y)
         whole_number("epochs", epochs)
         if clip is not None and real_number("clip", clip) <= 0:
             raise ValueError(f"clip={clip!r} must be above 0")
@@ -226,7 +234,7 @@ class CrossFit:
             transform,
             scheduler_per_batch,
             torch.Generator().manual_seed(seed),
-            None if test is None else _held_out(test),
+            None if test is None else new_rows(test),
         )
         asked = {"cross_fit": self, "X": X, "y": y, "epochs": epochs, "plan": plan, "best": best}
         asked |= {"scheduler": scheduler, "patience": patience, "seed": seed}
@@ -286,40 +294,11 @@ def _resemblance(X: Tensor, run: CrossFitRun, losses: RowLosses) -> dict[str, fl
     return {**found, "rise_in_folds": rise}
 
 
-def _tensor(name: str, values: Any) -> Tensor:
-    """A tensor of rows, from a tensor or an array."""
-    try:
-        result = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{name} has type {type(values).__name__}; give a tensor or an array"
-        ) from error
-    if result.ndim == 0:
-        raise ValueError(f"{name} is one number; give one entry per row")
-    return result
-
-
-def _check_finite(**tensors: Tensor) -> None:
-    for name, value in tensors.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
-            raise ValueError(f"{name} has values that are missing or infinite; fill or remove them")
-
-
-def _held_out(test: Any) -> tuple[Tensor, Tensor]:
-    """New rows and their labels, checked."""
-    if not isinstance(test, tuple | list) or len(test) != 2:
-        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
-    X, y = (_tensor(f"test[{k}]", each) for k, each in enumerate(test))
-    if len(X) != len(y):
-        raise ValueError(f"test has {len(X)} rows but {len(y)} labels; give as many of both")
-    return X, y
-
-
 def _weights(values: Any, n: int) -> Tensor | None:
     """Weights of rows in float64."""
     if values is None:
         return None
-    result = _tensor("sample_weight", values).cpu().double()
+    result = as_tensor("sample_weight", values).cpu().double()
     if result.shape != (n,) or not bool((result >= 0).all()) or not bool(result.isfinite().all()):
         raise ValueError(
             f"sample_weight has shape {tuple(result.shape)}; give {n} numbers of at least 0"

@@ -137,7 +137,7 @@ class CrossFitRun(NetworkRun):
     def notes(self) -> dict[str, float]:
         """What the run knows, for the checks."""
         bias = {"sample_size_bias": self.sample_size_bias}
-        return self.common_notes | bias | dict(self.resemblance)
+        return super().notes | bias | dict(self.resemblance)
 
     @property
     def selection_bias(self) -> float:
@@ -157,12 +157,13 @@ class CrossFitRun(NetworkRun):
     def note(self) -> str:
         """What to know about the estimate, in sentences."""
         ratio = size_ratio(self.record.assignment)
-        size = (
-            f"The copies see {100 / ratio:.0f} % of the rows. "
-            "Their error is expected to be "
-            f"{self.sample_size_bias:.2g} higher than that of the model of all rows, which is "
-            f"{self.sample_size_bias / max(self.stderr, 1e-300):.1g} standard errors."
-        )
+        size = f"The copies see {100 / ratio:.0f} % of the rows."
+        if self.sample_size_bias > 0 and self.stderr > 0:
+            size += (
+                f" Their error is expected to be {self.sample_size_bias:.2g} higher than that of "
+                "the model of all rows, which is "
+                f"{self.sample_size_bias / self.stderr:.1g} standard errors."
+            )
         return " ".join(filter(None, [self.choice, size, *self.evaluation.reasons]))
 
     @property

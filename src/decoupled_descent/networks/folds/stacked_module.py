@@ -78,10 +78,16 @@ class StackedModule:
 
     @contextmanager
     def mode(self, training: bool) -> Iterator[None]:
-        """Training mode as the model was given, or evaluation mode."""
-        for name, part in self.template.named_modules():
+        """Training mode as the model was given, or evaluation mode, in a block."""
+        parts = list(self.template.named_modules())
+        before = [part.training for _, part in parts]
+        for name, part in parts:
             part.training = training and self.modes[name]
-        yield
+        try:
+            yield
+        finally:
+            for (_, part), mode in zip(parts, before, strict=True):
+                part.training = mode
 
     def one(self, k: int, x: Tensor, parts: Parts | None = None) -> Tensor:
         """Outputs of copy k; for several copies in turn, give :meth:`apart`."""

@@ -189,8 +189,7 @@ class FoldTraining:
                 target = labels_for(self._criterion, target).to(self._stack.device)
                 x, at = x.to(self._stack.device), rows.cpu()
                 self._look(x)
-                with self._stack.mode(False):
-                    result, last = self._left_out(x, at), self._stack.one(self.assignment.count, x)
+                result, last = self._left_out(x, at), self._stack.one(self.assignment.count, x)
                 if outputs is None or labels is None:
                     outputs = torch.zeros(n, *result.shape[1:], dtype=result.dtype)
                     labels = torch.zeros(n, *target.shape[1:], dtype=target.dtype)

@@ -12,12 +12,12 @@ from decoupled_descent.checks import is_finite_number, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.networks.agreement import Nearest, copies, rise
-from decoupled_descent.networks.examples import Examples, LeftOut
+from decoupled_descent.networks.examples import Examples, FollowedGroups
 from decoupled_descent.networks.modules import fresh_starts
 from decoupled_descent.networks.path import steps
 from decoupled_descent.networks.path.derivatives import CHUNK, Network
 from decoupled_descent.networks.path.pair_variance import left_out_factor, pair_variance
-from decoupled_descent.networks.path.problem import Problem
+from decoupled_descent.networks.path.problem import PathProblem
 from decoupled_descent.networks.path.training import fit_network
 
 #: The estimate is not trusted if its own error exceeds this share of its standard error. From the
@@ -27,10 +27,10 @@ TRUSTED, FAILED, MANY = 0.5, 2.0, 0.2
 STANDSTILL = 1e-7
 
 
-class State(NamedTuple):
+class PathState(NamedTuple):
     """What is carried from step to step."""
 
-    paths: tuple[steps.Path, ...]  # one for each start
+    paths: tuple[steps.Trajectory, ...]  # one for each start
     followed: Tensor  # the groups that are left out, shape (m,)
     step: int
     failed: bool = False  # whether the runs without rows could not be followed at an earlier step
@@ -114,7 +114,7 @@ class DecoupledGaussNewton(Algorithm):
 
     def init(
         self, rows: Any, objective: Any, theta: Tensor | None = None, seed: int | None = None
-    ) -> State:
+    ) -> PathState:
         """Return the state before any update.
 
         Args:
@@ -132,14 +132,14 @@ class DecoupledGaussNewton(Algorithm):
         self._check_memory(rows.n * count, followed.count, network)
         betas = fresh_starts(network, self.starts, seed) if theta is None else list(theta)
         problem = self._problem(network, rows, followed)
-        return State(tuple(steps.start(problem, beta) for beta in betas), followed.chosen, 0)
+        return PathState(tuple(steps.start(problem, beta) for beta in betas), followed.chosen, 0)
 
-    def start(self, rows: Any, bound: Any, theta: Tensor) -> State:
+    def start(self, rows: Any, bound: Any, theta: Tensor) -> PathState:
         """The state before any update, at given parameters; see :meth:`init`."""
         return self.init(rows, bound, theta)
 
     @torch.no_grad()
-    def step(self, state: Any, rows: Any, objective: Any) -> tuple[State, Info]:
+    def step(self, state: Any, rows: Any, objective: Any) -> tuple[PathState, Info]:
         """Make one step from every start; see :meth:`Algorithm.step`."""
         network: Network = objective
         count = network.outputs(network.start, rows.X[:2]).shape[1]
@@ -167,14 +167,14 @@ class DecoupledGaussNewton(Algorithm):
         error = (abs(drift) + float(gap.mean())) / max(info.train_error_stderr, 1e-300)
         failed = state.failed or not error <= FAILED or float(lost.double().mean()) > MANY
         paths = tuple(each for each, _ in made)
-        following = State(paths, state.followed, state.step + 1, failed)
+        following = PathState(paths, state.followed, state.step + 1, failed)
         info = info._replace(
             estimates=error <= TRUSTED and not failed,
             finished=all(each.change <= STANDSTILL for each in seen),
             notes={
                 "fitted": sum(each.fitted for each in seen) / len(seen),
                 "damping": max(each.damping for each in seen),
-                "bend": max(each.bend for each in seen),
+                "nonlinearity": max(each.nonlinearity for each in seen),
                 "contraction": max(each.contraction for each in seen),
                 "drift": drift,
                 "lost": float(lost.sum()),
@@ -185,9 +185,9 @@ class DecoupledGaussNewton(Algorithm):
         )
         return following, info
 
-    def _problem(self, network: Network, rows: Examples, followed: LeftOut) -> Problem:
+    def _problem(self, network: Network, rows: Examples, followed: FollowedGroups) -> PathProblem:
         options = (float(self.ridge), float(self.rate), self.damping)
-        return Problem(network, rows, followed, *options)
+        return PathProblem(network, rows, followed, *options)
 
     def fit(self, X: Any, y: Any, model: Any, **options: Any) -> Any:
         """Train a module; see ``decoupled_descent.networks.path.training.fit_network``."""
@@ -221,7 +221,7 @@ class DecoupledGaussNewton(Algorithm):
 
 
 def _resemblance(
-    rows: Examples, followed: LeftOut, slopes: Tensor, effects: Tensor, factor: float
+    rows: Examples, followed: FollowedGroups, slopes: Tensor, effects: Tensor, factor: float
 ) -> dict[str, float]:
     """Copies of rows, and the effect of nearest rows, where both rows are followed."""
     place = torch.full((rows.n,), -1, device=followed.rows.device)

@@ -23,7 +23,7 @@ class Members(NamedTuple):
     there: Tensor  # shape (m, r), False where ``places`` only fills up
 
 
-class Curvature(ABC):
+class FactoredMatrix(ABC):
     """The matrix A, factorised."""
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Curvature(ABC):
         """
 
 
-class Dual(Curvature):
+class Dual(FactoredMatrix):
     """By the nK × nK matrix S, which is factorised in float64."""
 
     def __init__(self, rows: Tensor, products: Tensor, nu: float) -> None:
@@ -72,7 +72,7 @@ class Dual(Curvature):
         return full @ self.inverse
 
 
-class Primal(Curvature):
+class Primal(FactoredMatrix):
     """By A itself, in float64; B is kept for the groups that are left out only."""
 
     def __init__(self, matrix: Tensor, rows: Tensor, nu: float) -> None:
@@ -127,7 +127,7 @@ class Parts(NamedTuple):
     dual: bool
     scale: float  # the sum of squares of B
 
-    def with_damping(self, nu: float) -> Curvature:
+    def with_damping(self, nu: float) -> FactoredMatrix:
         """A for this ν."""
         return (Dual if self.dual else Primal)(*self._ordered(), nu)
 

@@ -168,7 +168,7 @@ class Network(LossOfOutputs):
             outputs, pull, *moves = cast(Any, vjp)(moved, b, has_aux=bool(p))
             slopes = self.slopes(outputs, t)
             if p:
-                slopes = slopes - self.bends(outputs, t, moves[0])
+                slopes = slopes - self.hessian_times(outputs, t, moves[0])
             return pull(slopes * c.unsqueeze(1))[0], outputs
 
         each = 0 if along is not None and along.ndim == 2 else None
@@ -213,7 +213,7 @@ class Network(LossOfOutputs):
             flat = outputs.mT.reshape(len(labels), -1)
             result = self.slopes(flat, labels)
             if change is not None:
-                result = result - self.bends(flat, labels, change.mT.reshape(flat.shape))
+                result = result - self.hessian_times(flat, labels, change.mT.reshape(flat.shape))
             return result.reshape(count, len(y), -1).mT * c.unsqueeze(1)
 
         pulled, outputs = self._layered.residuals(parts, moved, X, slopes)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.leave_one_out.conjugate_gradients import Iterate, conjugate_gradients
-from decoupled_descent.networks.path.curvature import Curvature
-from decoupled_descent.networks.path.problem import Problem
+from decoupled_descent.networks.path.curvature import FactoredMatrix
+from decoupled_descent.networks.path.problem import PathProblem
 
 #: For this many groups per step, evenly spaced, the next refinement measures the error; as many of
 #: those that are farthest from the run with all rows are checked.
@@ -39,8 +39,8 @@ HALVINGS = 6
 class Followers(NamedTuple):
     """The runs without each group, and the step that they are about to make."""
 
-    problem: Problem
-    curvature: Curvature  # A at β
+    problem: PathProblem
+    curvature: FactoredMatrix  # A at β
     dual: bool
     nu: float
     p: Tensor  # the step of the run with all rows, shape (P,)
@@ -48,15 +48,15 @@ class Followers(NamedTuple):
     change: Tensor  # what is added to p, shape (m, P)
     values: Tensor  # F₋ᵢ(β_i), shape (m,)
 
-    def solve(self, missing: Tensor, some: Tensor) -> Tensor:
+    def solve(self, residual: Tensor, some: Tensor) -> Tensor:
         """A₋ᵢ⁻¹ v_i for some groups."""
         members = self.problem.followed.members(self.dual, some)
-        return self.curvature.solve_without(missing, members)
+        return self.curvature.solve_without(residual, members)
 
-    def missing(self, change: Tensor, some: Tensor) -> Tensor:
+    def residual(self, change: Tensor, some: Tensor) -> Tensor:
         """What is missing in the equations of some groups after these changes."""
         along = self.p + change
-        return self.problem.missing(self.betas[some], self.nu, along, some)[0]
+        return self.problem.residual(self.betas[some], self.nu, along, some)[0]
 
 
 def correct(
@@ -78,13 +78,13 @@ def correct(
     far = order[:CHECKED]
     some = torch.cat([sample, far[~torch.isin(far, sample)]])
     change = runs.change[some]
-    missing = runs.missing(change, some)
-    further = runs.solve(missing, some)
+    residual = runs.residual(change, some)
+    further = runs.solve(residual, some)
     own = slice(len(sample))
-    carried = _carried(runs, sample, errors, change[own], missing[own])
+    carried = _carried(runs, sample, errors, change[own], residual[own])
     size = float(change[own].double().norm())
     contraction = float(further[own].double().norm()) / size if size > 0 else 0.0
-    apart = _resolved(runs, some, change, missing, further)
+    apart = _resolved(runs, some, change, residual, further)
     left = runs.problem.rate * further[own] * ~apart[own].unsqueeze(1)
     _shorten(runs, lost.nonzero().squeeze(1))
     if contraction > AGAIN:
@@ -97,12 +97,12 @@ def correct(
     return contraction, carried + left
 
 
-def checked(problem: Problem) -> Tensor:
+def checked(problem: PathProblem) -> Tensor:
     """The groups, evenly spaced, for which the error of Δ is measured."""
     return problem.some_groups(CHECKED)
 
 
-def mean_effect(problem: Problem, betas: Tensor, errors: Tensor) -> float:
+def mean_effect(problem: PathProblem, betas: Tensor, errors: Tensor) -> float:
     """How much too high the mean loss is, for the errors of a few groups; ``betas`` are theirs."""
     network = problem.network
     first = problem.followed.first[checked(problem)]  # a row of each of these groups
@@ -112,12 +112,12 @@ def mean_effect(problem: Problem, betas: Tensor, errors: Tensor) -> float:
 
 
 def _carried(
-    runs: Followers, some: Tensor, errors: Tensor, change: Tensor, missing: Tensor
+    runs: Followers, some: Tensor, errors: Tensor, change: Tensor, residual: Tensor
 ) -> Tensor:
     """The errors after a step without new ones: E − η A₋ᵢ⁻¹ (A'₋ᵢ − μ I) E."""
     if not bool(errors.any()):
         return errors
-    image = missing - runs.missing(change + errors, some)
+    image = residual - runs.residual(change + errors, some)
     image.sub_(errors, alpha=runs.nu - runs.problem.ridge)
     return errors - runs.problem.rate * runs.solve(image, some)
 
@@ -125,31 +125,31 @@ def _carried(
 def _refine(runs: Followers, some: Tensor) -> Tensor:
     """Refine the changes of some groups once more; return which needed conjugate gradients."""
     change = runs.change[some]
-    missing = runs.missing(change, some)
-    further = runs.solve(missing, some)
-    apart = _resolved(runs, some, change, missing, further)
+    residual = runs.residual(change, some)
+    further = runs.solve(residual, some)
+    apart = _resolved(runs, some, change, residual, further)
     runs.change[some] += further * ~apart.unsqueeze(1)
     return apart
 
 
 def _resolved(
-    runs: Followers, some: Tensor, change: Tensor, missing: Tensor, further: Tensor
+    runs: Followers, some: Tensor, change: Tensor, residual: Tensor, further: Tensor
 ) -> Tensor:
     """Solve for the groups that refinements do not serve; return which these are."""
     apart: Tensor = ~(further.norm(dim=1) <= APART * change.norm(dim=1))
     if bool(apart.any()):
         own = some[apart]
-        runs.change[own] = _solved(runs, own, change[apart], missing[apart])
+        runs.change[own] = _solved(runs, own, change[apart], residual[apart])
         _shorten(runs, own)
     return apart
 
 
-def _solved(runs: Followers, some: Tensor, change: Tensor, missing: Tensor) -> Tensor:
+def _solved(runs: Followers, some: Tensor, change: Tensor, residual: Tensor) -> Tensor:
     """Solve A'₋ᵢ (p + change) = G'₋ᵢ."""
 
     def times(direction: Tensor) -> tuple[Tensor, Tensor]:
         """A'₋ᵢ d."""
-        return missing - runs.missing(change + direction, some), missing.new_zeros(())
+        return residual - runs.residual(change + direction, some), residual.new_zeros(())
 
     def done(at: Iterate) -> bool:
         return bool((at.z.norm(dim=1) <= CLOSE * (change + at.x).norm(dim=1)).all())
@@ -157,7 +157,7 @@ def _solved(runs: Followers, some: Tensor, change: Tensor, missing: Tensor) -> T
     found = conjugate_gradients(
         times,
         lambda rest: runs.solve(rest, some),
-        missing,
+        residual,
         done,
         ROUNDS,
         inner=lambda one, other: (one * other).sum(1, keepdim=True),

@@ -18,7 +18,7 @@ CACHED = 2**21
 FEW = 4
 
 
-class Pass(NamedTuple):
+class ForwardPass(NamedTuple):
     """What a forward pass keeps for the derivatives."""
 
     outputs: Tensor  # shape (m, K, n)
@@ -77,15 +77,15 @@ class Layered:
         """What the first layer with parameters gets of these rows, the same for all copies."""
         return self._prepared(X.movedim(0, -1).contiguous().unsqueeze(0))
 
-    def value(self, parts: Parts, x: Tensor) -> Pass:
+    def value(self, parts: Parts, x: Tensor) -> ForwardPass:
         """A forward pass of all copies, for parameters (m, …), on ``inputs``."""
         return self._passed(parts, x)
 
-    def own_value(self, parts: Parts, X: Tensor) -> Pass:
+    def own_value(self, parts: Parts, X: Tensor) -> ForwardPass:
         """A forward pass of row j with parameters of its own, as if it was a copy."""
         return self._passed(parts, self._prepared(X.unsqueeze(-1)))
 
-    def direction(self, passed: Pass, moved: Parts) -> Tensor:
+    def direction(self, passed: ForwardPass, moved: Parts) -> Tensor:
         """The change of the outputs, (m, K, n), where the parameters move like this."""
         change: Tensor | None = None
         steps = self._of_layers(moved)
@@ -98,7 +98,7 @@ class Layered:
         assert change is not None
         return change.expand_as(passed.outputs)
 
-    def pull(self, passed: Pass, gradient: Tensor) -> list[Tensor]:
+    def pull(self, passed: ForwardPass, gradient: Tensor) -> list[Tensor]:
         """The gradients in the parameters, from that in the outputs, (m, K, n)."""
         result: list[Tensor] = []
         for k in range(len(self.layers) - 1, self.first - 1, -1):
@@ -127,14 +127,14 @@ class Layered:
         change = self.direction(passed, moved) if moved else None
         return self.pull(passed, slopes(passed.outputs, change)), passed.outputs
 
-    def _passed(self, parts: Parts, x: Tensor) -> Pass:
+    def _passed(self, parts: Parts, x: Tensor) -> ForwardPass:
         own, kept, shapes = self._of_layers(parts), [None] * self.first, [x.shape] * self.first
         for k in range(self.first, len(self.layers)):
             layer = self.layers[k]
             shapes.append(x.shape)
             x, for_layer = layer.value(own[k], x if k == self.first else layer.unfolded(x))
             kept.append(for_layer)
-        return Pass(x, own, kept, shapes)
+        return ForwardPass(x, own, kept, shapes)
 
     def _prepared(self, x: Tensor) -> Tensor:
         for layer in self.layers[: self.first]:

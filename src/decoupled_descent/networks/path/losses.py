@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import grad
 
 from decoupled_descent.objective.losses import Loss
+from decoupled_descent.objective.second_order import second_order
 
 
 class Expansion(NamedTuple):
@@ -31,8 +32,11 @@ class LossOfOutputs:
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """ℓ(o_j, y_j), shape (n,), for outputs (n, K)."""
-        single = outputs.shape[1] == 1 and y.ndim == 1
-        return self.loss.of(outputs.squeeze(1) if single else outputs, y)
+        return self.loss.of(self._shaped(outputs, y), y)
+
+    def _shaped(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Single outputs as (n,), for labels that are."""
+        return outputs.squeeze(1) if outputs.shape[1] == 1 and y.ndim == 1 else outputs
 
     def slopes(self, outputs: Tensor, y: Tensor) -> Tensor:
         """∇ℓ_j, shape (n, K)."""
@@ -41,30 +45,25 @@ class LossOfOutputs:
         result: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
         return result
 
-    def bends(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
+    def hessian_times(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
         """∇²ℓ_j v_j, shape (n, K), by two reverse passes: some losses have no forward one."""
         if self.loss.builtin and self.loss.expand is not None:
             known, moved = self.loss.expansion(outputs.T, y), along.T
-            bends = known.diagonal * moved
+            product = known.diagonal * moved
             if known.rank_one is not None:
-                bends = bends - known.rank_one * (known.rank_one * moved).sum(0)
-            return bends.T
+                product = product - known.rank_one * (known.rank_one * moved).sum(0)
+            return product.T
         result: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
         return result
 
     def expand(self, outputs: Tensor, y: Tensor, spread: float) -> Expansion:
         """Expand the losses; ``spread`` is the width of differences where there is a kink."""
-        count = outputs.shape[1]
-        losses, slopes = self.losses(outputs, y), self.slopes(outputs, y)
         if not self.loss.smooth:
-            return Expansion(losses, slopes, self._wide(outputs, y, spread), False)
-        columns = []
-        for k in range(count):
-            unit = torch.zeros_like(outputs)
-            unit[:, k] = 1.0
-            columns.append(self.bends(outputs, y, unit))
-        curvature = torch.stack(columns, 2)
-        values, vectors = torch.linalg.eigh(curvature.double())
+            slopes = self.slopes(outputs, y)
+            return Expansion(self.losses(outputs, y), slopes, self._wide(outputs, y, spread), False)
+        found = second_order(self.loss, self._shaped(outputs, y), y)
+        losses, slopes = found.value, found.slope
+        values, vectors = torch.linalg.eigh(found.matrices().double())
         largest = float(values.max())
         if not largest > 0:
             return Expansion(losses, slopes, self._wide(outputs, y, spread), False)

@@ -8,17 +8,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from decoupled_descent.networks.examples import Examples, LeftOut
+from decoupled_descent.networks.examples import Examples, FollowedGroups
 from decoupled_descent.networks.path.derivatives import Network
 
 
 @dataclass(frozen=True)
-class Problem:
+class PathProblem:
     """What is minimised, and for which groups of rows the runs without them are followed."""
 
     network: Network
     rows: Examples
-    followed: LeftOut
+    followed: FollowedGroups
     ridge: float
     rate: float  # η
     damping: float | None  # μ if it is fixed
@@ -28,10 +28,10 @@ class Problem:
         """The weights of all rows in the run without each group, shape (m, n)."""
         return self.followed.weights_without(self.rows)
 
-    def missing(
+    def residual(
         self, betas: Tensor, nu: float, along: Tensor | None, some: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What is missing at β_i, G'₋ᵢ − A'₋ᵢ p, or G'₋ᵢ without p, shape (m, P).
+        """The residual at β_i, G'₋ᵢ − A'₋ᵢ p, or G'₋ᵢ without p, shape (m, P).
 
         The second result are the outputs of all rows at β_i, shape (m, n, K).
         """

@@ -36,7 +36,7 @@ class PathRun(NetworkRun, Run):
         found = dict(self.best.info.notes)
         wrong = abs(found.pop("drift")) + found.pop("lost_error")
         failed = found.pop("failed", 0.0) or not math.isfinite(wrong)
-        return self.common_notes | found | {"linearisation": math.inf if failed else wrong}
+        return super().notes | found | {"linearisation": math.inf if failed else wrong}
 
     def row_losses(self, outputs: Tensor) -> Tensor:
         """The losses of outputs of the rows that are followed."""

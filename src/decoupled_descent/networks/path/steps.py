@@ -32,21 +32,22 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from decoupled_descent.networks.path.curvature import Curvature, Parts, assemble
+from decoupled_descent.networks.path.curvature import FactoredMatrix, Parts, assemble
 from decoupled_descent.networks.path.far_rows import Followers, checked, correct, mean_effect
 from decoupled_descent.networks.path.losses import Expansion
-from decoupled_descent.networks.path.problem import Problem
+from decoupled_descent.networks.path.problem import PathProblem
 
 #: μ at the start, in units of the mean ‖C_jᵀ J_j‖², and the least that it may become. From small
 #: values on, directions of small curvature are fitted as soon as those of large curvature, and new
 #: rows are predicted worse.
 DAMPING, LEAST = 16.0, 0.5
-#: The bend of a step is how far its outputs are from those of the linearised network, as a share of
-#: their own change. A step that bends more than this is too long: μ is multiplied by ``TIGHTER``.
-BEND, TIGHTER = 0.5, 4.0
-#: Between steps μ changes, by this factor at most, so that the next step bends by about ``AIM`` or
+#: The nonlinearity of a step is how far its outputs are from those of the linearised network, as a
+#: share of their own change. A step with more is too long: μ is multiplied by ``TIGHTER``.
+NONLINEAR, TIGHTER = 0.5, 4.0
+#: Between steps μ changes, by this factor at most, so that the next step has about ``AIM``, or
 #: lowers F by this share, whichever is less: the best step is not jumped over.
 EASING, AIM, PACE = 0.7, 0.2, 0.2
 #: If the next refinement is larger than this share of the last, μ is doubled: the runs without rows
@@ -58,7 +59,7 @@ LOST = 0.1
 TRIES = 12
 
 
-class Path(NamedTuple):
+class Trajectory(NamedTuple):
     """What is carried from step to step."""
 
     beta: Tensor  # β, shape (P,)
@@ -73,7 +74,7 @@ class Report(NamedTuple):
     outputs: Tensor  # o(x_i; β_i) of the rows that are followed, shape (r, K)
     fitted: float  # Σ_j w_j ℓ_j / Σ_j w_j at β
     damping: float  # μ of the step
-    bend: float  # how far the step is from that of a linear model
+    nonlinearity: float  # how far the step is from that of a linear model
     drift: float  # how much too high the mean loss is, as the next refinements have it
     contraction: float  # the size of the next refinement, as a share of this one
     change: float  # the largest change of any β, as a share of its length
@@ -82,22 +83,24 @@ class Report(NamedTuple):
     lost: Tensor  # whether a run fits the rows that it has worse than β does, shape (m,)
 
 
-def start(problem: Problem, beta: Tensor) -> Path:
+def start(problem: PathProblem, beta: Tensor) -> Trajectory:
     """All runs are the same: no row has been seen."""
     differences = beta.new_zeros(problem.followed.count, len(beta))
     damping = DAMPING if problem.damping is None else problem.damping
-    return Path(beta, differences, damping, differences[checked(problem)])
+    return Trajectory(beta, differences, damping, differences[checked(problem)])
 
 
-def step(problem: Problem, path: Path) -> tuple[Path, Report]:
+def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
     """Move the run with all rows, and those without each of the groups that are followed."""
     rate, followed = problem.rate, problem.followed
     at = _expand(problem, path.beta)
+    if not (at.gradient.isfinite().all() and math.isfinite(at.value + at.scale)):
+        return path, _unknown(problem, path, at)
     move = _move(problem, path, at)
     betas = path.beta + path.differences
-    refined = at.expansion.exact  # else A'₋ᵢ is not what the loss bends like
-    missing, outputs = problem.missing(betas, move.nu, move.p if refined else None)
-    change = move.curvature.solve_without(missing, followed.members(at.parts.dual))
+    refined = at.expansion.exact  # else A'₋ᵢ is not its second derivative
+    residual, outputs = problem.residual(betas, move.nu, move.p if refined else None)
+    change = move.curvature.solve_without(residual, followed.members(at.parts.dual))
     if not refined:
         change.sub_(move.p)
     values = problem.values(outputs, betas)
@@ -111,7 +114,7 @@ def step(problem: Problem, path: Path) -> tuple[Path, Report]:
     damping = move.following
     if problem.damping is None and contraction > CONTRACTION:
         damping = max(damping, 2 * move.damping)
-    following = Path(
+    following = Trajectory(
         path.beta - rate * move.p,
         path.differences.sub(change, alpha=rate),
         damping,
@@ -119,10 +122,20 @@ def step(problem: Problem, path: Path) -> tuple[Path, Report]:
     )
     largest = max(float(move.p.norm()), float(change.norm(dim=1).max()))
     length = max(float(path.beta.norm()), 1e-30)
-    numbers = (at.fitted, move.damping, move.bend, drift, contraction, largest / length)
+    numbers = (at.fitted, move.damping, move.nonlinearity, drift, contraction, largest / length)
     left_out = outputs[followed.group, followed.rows]
     fitted = at.outputs[followed.rows]
     return following, Report(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
+
+
+def _unknown(problem: PathProblem, path: Trajectory, at: _At) -> Report:
+    """The report where the loss or its derivatives are not finite: from here there is no step."""
+    followed, nan = problem.followed, math.nan
+    own = at.outputs[followed.rows]
+    moved = own.new_full((followed.count, *own.shape), nan)
+    lost = torch.ones(followed.count, dtype=torch.bool)
+    numbers = (nan, path.damping, nan, nan, nan, nan)
+    return Report(torch.full_like(own, nan), *numbers, own, moved, lost)
 
 
 class _At(NamedTuple):
@@ -141,14 +154,14 @@ class _Move(NamedTuple):
     """The step of the run with all rows."""
 
     p: Tensor
-    curvature: Curvature
+    curvature: FactoredMatrix
     nu: float
     damping: float
     following: float  # the damping of the next step
-    bend: float
+    nonlinearity: float
 
 
-def _expand(problem: Problem, beta: Tensor) -> _At:
+def _expand(problem: PathProblem, beta: Tensor) -> _At:
     network, rows = problem.network, problem.rows
     outputs = network.outputs(beta, rows.X)
     expansion = network.expand(outputs, rows.y, rows.spread)
@@ -166,7 +179,7 @@ def _expand(problem: Problem, beta: Tensor) -> _At:
     return _At(outputs, expansion, parts, gradient, value, share, parts.scale / rows.n)
 
 
-def _move(problem: Problem, path: Path, at: _At) -> _Move:
+def _move(problem: PathProblem, path: Trajectory, at: _At) -> _Move:
     """Solve A p = G, with μ large enough for the linearisation to hold along the step."""
     network, rows = problem.network, problem.rows
     fixed, damping = problem.damping is not None, path.damping
@@ -179,16 +192,16 @@ def _move(problem: Problem, path: Path, at: _At) -> _Move:
         moved = path.beta - problem.rate * p
         outputs = network.outputs(moved, rows.X)
         linear = -problem.rate * network.direction(path.beta, rows.X, p)
-        bend = _ratio(at, outputs - at.outputs - linear, linear)
+        nonlinearity = _ratio(at, outputs - at.outputs - linear, linear)
         value = float(rows.weights @ network.losses(outputs, rows.y))
         value += 0.5 * problem.ridge * float(moved @ moved)
-        if bend <= BEND and value <= at.value + 1e-6 * abs(at.value):
+        if nonlinearity <= NONLINEAR and value <= at.value + 1e-6 * abs(at.value):
             break
         damping *= TIGHTER
     progress = (at.value - value) / abs(at.value) if at.value else 0.0
-    change = max(EASING, bend / AIM, progress / PACE)
+    change = max(EASING, nonlinearity / AIM, progress / PACE)
     following = max(LEAST, damping * min(change, 1 / EASING))
-    return _Move(p, curvature, nu, damping, following, bend)
+    return _Move(p, curvature, nu, damping, following, nonlinearity)
 
 
 def _ratio(at: _At, error: Tensor, change: Tensor) -> float:

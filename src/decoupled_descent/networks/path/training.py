@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside, whole_number
-from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.checks import whole_number
 from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.frozen import split_frozen
-from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.given import labels_for, new_rows, rows_and_labels, unwrapped_module
 from decoupled_descent.networks.known_labels import label_level
 from decoupled_descent.networks.modules import as_network, call_layers
 from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.networks.path.run import PathRun, outputs_of
 from decoupled_descent.networks.run import Start
 from decoupled_descent.objective import Objective
-from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import continued, resumable
-from decoupled_descent.training.fit import Options
+from decoupled_descent.training.fit import Options, train
 from decoupled_descent.training.loop import Trainee
-from decoupled_descent.training.metadata import made_with
 
 
 class NetworkTrainee(Trainee):
@@ -40,6 +34,16 @@ class NetworkTrainee(Trainee):
         "larger ridge or a smaller rate, standardise the columns and the labels, or use the best "
         "step of this run"
     )
+
+    @staticmethod
+    def test_errors(going: Sequence[Any], test: Any) -> Sequence[float | None]:
+        """The mean losses on new rows."""
+        X, y = test
+        with torch.no_grad():
+            return [
+                float(each.bound.losses(outputs_of(each.bound, each.state, X), y).mean())
+                for each in going
+            ]
 
     @property
     def alarm(self) -> str | None:
@@ -84,16 +88,10 @@ def fit_network(
     else:
         _check_state(state, network)
     trainee = NetworkTrainee(network, algorithm, state, callbacks)  # type: ignore[arg-type]
-    held_out = _held_out(options.test, network)
-    asked = {"algorithm": algorithm, "model": module, "loss": network.loss, "steps": steps}
-    asked |= options.start | {"rows": rows, "test": held_out, "callbacks": resumable(callbacks)}
-    with (
-        continued(options.checkpoint, asked, [trainee]) as save,
-        progress_bar(steps, _description(algorithm, network, rows), options.progress) as advance,
-    ):
-        _train(trainee, network, rows, steps, held_out, advance, save)
-    if (alarm := trainee.alarm) is not None:
-        warnings.warn(alarm, DivergenceWarning, outside())
+    held_out = None if options.test is None else _held_out(options.test, network)
+    asked = {"model": module, "loss": network.loss}
+    title = f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
+    train(trainee, rows, steps, held_out, asked, options, title)
     run: PathRun = PathRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[assignment]
     return replace(run, start=_start(network, rows, options.independent_start))
 
@@ -117,36 +115,6 @@ def as_examples(X: Any, y: Any, model: nn.Module, weights: Any, groups: Any) -> 
     """The rows, checked, in the dtype of X; in that of the model where X has whole numbers."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     return Examples(X, y, weights, groups, dtype)
-
-
-def _train(
-    trainee: NetworkTrainee,
-    network: Network,
-    rows: Examples,
-    steps: int,
-    test: tuple[Tensor, Tensor] | None,
-    advance: Callable[[int, str], None],
-    save: Callable[[int | None], None],
-) -> None:
-    """Make the steps; Ctrl-C keeps what was reached."""
-    try:
-        if trainee.reason is not None:  # it ended in an earlier call
-            return
-        trainee.go_on_with(made_with(rows))  # type: ignore[arg-type]
-        for index in range(len(trainee.history.train_error), steps):
-            error = _test_error(network, trainee.state, test)
-            trainee.record(*trainee.algorithm.step(trainee.state, rows, network), error)  # type: ignore[arg-type]
-            if trainee.reason is not None:
-                break
-            save(index)
-            advance(index + 1, f"lowest train error {trainee.best.train_error:.4f}")
-        else:
-            trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
-        save(None)
-    except KeyboardInterrupt:  # the saved state stays: the next call continues it
-        if not trainee.settle():
-            raise
-        trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {trainee.last.index}")
 
 
 def described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
@@ -179,32 +147,14 @@ def _start(network: Network, rows: Examples, independent: bool) -> Start:
     return Start(label_level(network.module, shaped, rows.X, rows.y), independent)
 
 
-def _description(algorithm: Any, network: Network, rows: Examples) -> str:
-    return f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
-
-
-def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor] | None:
-    """Check the test set, and bring it to the dtype and the device of the network."""
-    if test is None:
-        return None
-    if not isinstance(test, tuple | list) or len(test) != 2:
-        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
-    X, y = (as_tensor(f"test[{k}]", each) for k, each in enumerate(test))
-    if X.ndim == 0 or len(X) != len(y):
-        raise ValueError(
-            f"test has {len(X)} rows but {len(y)} labels; it must have as many of both"
-        )
+def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor]:
+    """The test set in the dtype and on the device of the network."""
     like = network.start
-    X, y = (each.to(like) if each.is_floating_point() else each.to(like.device) for each in (X, y))
+    X, y = (
+        each.to(like) if each.is_floating_point() else each.to(like.device)
+        for each in new_rows(test)
+    )
     return X, y.to(like) if y.dtype == torch.bool else y
-
-
-def _test_error(network: Network, state: Any, test: tuple[Tensor, Tensor] | None) -> float | None:
-    if test is None:
-        return None
-    outputs = outputs_of(network, state, test[0])
-    with torch.no_grad():
-        return float(network.losses(outputs, test[1]).mean())
 
 
 def _check_state(state: Any, network: Network) -> None:

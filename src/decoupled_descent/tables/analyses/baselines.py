@@ -18,8 +18,6 @@ Floats = NDArray[np.float64]
 
 #: The level of "better than guessing": each of two tests has half of it, on one side.
 LEVEL = 0.05
-#: Nobody would choose another model for a smaller share of the error, however certain it is.
-NEGLIGIBLE = 0.01
 
 
 class Baseline(NamedTuple):
@@ -35,12 +33,6 @@ class Baseline(NamedTuple):
     def is_worse(self) -> bool:
         """Whether the model is better, at the level of 2.5 % on one side."""
         return self.gap.difference > Z95 * self.gap.stderr
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether no difference that matters is certain."""
-        gap, margin = abs(self.gap.difference), Z95 * self.gap.stderr
-        return gap <= margin or gap < NEGLIGIBLE * self.loss
 
 
 def baselines(

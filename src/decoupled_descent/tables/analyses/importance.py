@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.tables.analyses.left_out_models import LeftOutModels
 from decoupled_descent.tables.analyses.table import AnalysedTable
 from decoupled_descent.tables.columns.rules import Columns
@@ -67,18 +66,13 @@ def importance(model: Any, X: Any, columns: Columns | None = None) -> list[Impor
     chosen = np.sort(rng.permutation(n)[:MOST_ROWS])
     left_out = LeftOutModels(table, chosen)
     own, order, rises = table.X[chosen], rng.permutation(len(chosen)), []
-    evaluation = table.evaluation
-    weights = None if evaluation.weights is None else evaluation.weights[chosen]
-    groups = None
-    if evaluation.groups is not None:
-        groups = np.unique(evaluation.groups[chosen], return_inverse=True)[1].reshape(-1)
     before = table.losses(left_out.predict(own), chosen)
-    error = max(mean_with_stderr(before, weights).value, 1e-300)
+    error = max(table.mean(before, chosen).value, 1e-300)
     for k in most_used(table, own, order):
         shuffled = own.copy()
         shuffled[:, table.spans[k]] = own[order, table.spans[k]]
         after = table.losses(left_out.predict(shuffled), chosen)
-        rise, stderr = mean_with_stderr(after - before, weights, groups)
+        rise, stderr = table.mean(after - before, chosen)
         rises.append(Importance(table.names[k], rise / error, stderr / error))
     return sorted(rises, key=lambda one: -one.rise)
 

@@ -25,7 +25,7 @@ from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.analyses.table import AnalysedTable
-from decoupled_descent.tables.estimators.mixture import Member
+from decoupled_descent.tables.estimators.mixture import NewtonMember
 from decoupled_descent.tables.members.interface import TrainingTable
 from decoupled_descent.tables.search.fits import smoothed, smoothed_predictions
 
@@ -77,7 +77,9 @@ class LeftOutModels:
         return numbers if hasattr(self.model, "classes_") else self.model._shaped(numbers)
 
 
-def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple[Tensor, Tensor]:
+def left_out_parameters(
+    problem: Problem, member: NewtonMember, rows: Tensor
+) -> tuple[Tensor, Tensor]:
     """Coefficients (K, s, r) and intercepts (K, s) of a member without each of some rows."""
     X, groups = problem.rows.X, problem.rows.groups
     outputs = X @ member.theta.T + member.bias

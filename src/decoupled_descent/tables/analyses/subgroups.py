@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.evaluation.means import Mean, mean_with_stderr
 from decoupled_descent.tables.analyses.table import AnalysedTable
 from decoupled_descent.tables.columns.rules import Columns
 
@@ -52,9 +51,11 @@ def subgroups(model: Any, X: Any, columns: Columns | None = None) -> list[Subgro
         right = 1.0 * (evaluation.decisions == evaluation.labels)
     compared = []
     for column, value, inside in categories(table):
-        (here, stderr), (there, other) = (_mean(table, losses, rows) for rows in (inside, ~inside))
-        accuracy = None if right is None else _mean(table, right, inside).value
-        error = _mean(table, evaluation.losses, inside).value
+        (here, stderr), (there, other) = (
+            table.mean(losses[rows], rows) for rows in (inside, ~inside)
+        )
+        accuracy = None if right is None else table.mean(right[inside], inside).value
+        error = table.mean(evaluation.losses[inside], inside).value
         gap = here - there, math.hypot(stderr, other)
         compared.append(Subgroup(column, value, int(inside.sum()), error, accuracy, *gap))
     limit = NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(compared)))
@@ -71,13 +72,3 @@ def categories(table: AnalysedTable) -> Iterator[tuple[str, str, NDArray[np.bool
             inside = table.X[:, span.start + k] == 1
             if FEWEST <= inside.sum() <= len(inside) - FEWEST:
                 yield column.name, value, inside
-
-
-def _mean(table: AnalysedTable, values: Any, rows: NDArray[np.bool_]) -> Mean:
-    """The mean of some rows; groups are independent."""
-    evaluation = table.evaluation
-    weights = None if evaluation.weights is None else evaluation.weights[rows]
-    groups = None
-    if evaluation.groups is not None:
-        groups = np.unique(evaluation.groups[rows], return_inverse=True)[1].reshape(-1)
-    return mean_with_stderr(values[rows], weights, groups)

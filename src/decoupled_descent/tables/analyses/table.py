@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.means import Mean, mean_with_stderr
 from decoupled_descent.tables.columns.rules import Columns
 
 Floats = NDArray[np.float64]
@@ -79,3 +80,12 @@ class AnalysedTable:
         if getattr(self.model, "log_target", False):
             labels, predictions = np.log(labels), np.log(predictions)
         return self.evaluation.kind.losses(labels, predictions)
+
+    def mean(self, values: Floats, rows: Any) -> Mean:
+        """The mean of values of some rows; groups are independent."""
+        evaluation = self.evaluation
+        weights = None if evaluation.weights is None else evaluation.weights[rows]
+        groups = None
+        if evaluation.groups is not None:
+            groups = np.unique(evaluation.groups[rows], return_inverse=True)[1].reshape(-1)
+        return mean_with_stderr(values, weights, groups)

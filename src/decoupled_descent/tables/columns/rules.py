@@ -33,17 +33,15 @@ from decoupled_descent.tables.columns.values import (
     UnreadableCellError,
     listed,
     mark_missing,
-    plain,
+    with_numpy_type,
 )
 
 #: The most decimals of predicted numbers.
 MOST_DECIMALS = 12
-#: How a note on dropped columns begins.
-DROPPED = "dropped, "
 #: Why a column that is copied to the predictions is not used.
 IDENTIFIES = "the identifier of the rows"
 #: Attributes of :class:`Columns` that are lists of texts.
-LISTS = ("dropped", "notes", "words", "repeated", "spellings")
+LISTS = ("dropped", "reasons", "remarks", "words", "spellings")
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,10 @@ class Columns:
 
     columns: tuple[Column, ...]  # the columns that are used
     dropped: tuple[str, ...] = ()  # names of the columns that are not used
-    notes: tuple[str, ...] = ()  # what was done, in sentences
+    reasons: tuple[str, ...] = ()  # why, for each of these
+    remarks: tuple[str, ...] = ()  # what is to know of each column that is used; may be empty
     words: tuple[str, ...] = ()  # for missing values, in addition to the usual ones
     identifier: str = ""  # the column that is copied to the predictions
-    repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
     spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
     decimals: int = 0  # of the target, if it is a number
 
@@ -99,7 +97,7 @@ class Columns:
         """
         if not len(frame):
             raise ValueError("the table has no rows; there is nothing to learn from")
-        columns, notes = [], []
+        columns, remarks = [], []
         dropped: dict[str, list[str]] = {}
         problems: list[ValueError] = []
         known = {identifier: IDENTIFIES} | dict.fromkeys(drop, "as requested") | dict(others or {})
@@ -119,20 +117,40 @@ class Columns:
                 dropped.setdefault(note, []).append(name)
             else:
                 columns.append(learnt)
-                notes += [f"{name!r}: {note}"] if note else []
+                remarks.append(note)
         if problems:
             more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
             kinds = (UnreadableCellError, BadCellError, ValueError)
             kind = next(k for k in kinds if all(isinstance(one, k) for one in problems))
             raise kind("; ".join([*map(str, problems[:10]), *more]))
-        notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
-        if not columns:
-            raise ValueError(
-                f"no column is left to learn from ({'; '.join(notes) or 'none given'})"
-            )
         names = tuple(itertools.chain(*dropped.values()))
-        repeated = tuple(dropped.get(REPEATS, ()))
-        return cls(tuple(columns), names, tuple(notes), tuple(words), identifier, repeated)
+        reasons = tuple(why for why, several in dropped.items() for _ in several)
+        learnt_all = cls(tuple(columns), names, reasons, tuple(remarks), tuple(words), identifier)
+        if not columns:
+            notes = "; ".join(learnt_all.notes) or "none given"
+            raise ValueError(f"no column is left to learn from ({notes})")
+        return learnt_all
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done, in sentences."""
+        dropped: dict[str, list[str]] = {}
+        for name, why in zip(self.dropped, self.reasons, strict=False):
+            dropped.setdefault(why, []).append(name)
+        return (
+            *(f"{name!r}: {remark}" for name, remark in self._remarks if remark),
+            *(f"dropped, {why}: {listed(names)}" for why, names in dropped.items()),
+        )
+
+    @property
+    def _remarks(self) -> list[tuple[str, str]]:
+        return [(c.name, remark) for c, remark in zip(self.columns, self.remarks, strict=False)]
+
+    @property
+    def repeated(self) -> list[str]:
+        """Dropped identifiers that occur in several rows."""
+        pairs = zip(self.dropped, self.reasons, strict=False)
+        return [name for name, why in pairs if why == REPEATS]
 
     @property
     def names(self) -> list[str]:
@@ -159,18 +177,10 @@ class Columns:
         rows = [(one.name, one.kind, len(one.outputs)) for one in self.columns]
         rows += [(name, "dropped", 0) for name in self.dropped]
         names, kinds, counts = zip(*rows, strict=True)
-        notes = [self._note(name) for name in names]
-        content = {"used as": kinds, "columns": counts, "note": notes}
+        notes = dict(zip(self.dropped, self.reasons, strict=False)) | dict(self._remarks)
+        about = [notes.get(name, "") for name in names]
+        content = {"used as": kinds, "columns": counts, "note": about}
         return pd.DataFrame(content, index=pd.Index(names, name="column"))
-
-    def _note(self, name: str) -> str:
-        """What the notes say about one column, or why it was dropped."""
-        own = [note for note in self.notes if note.startswith(f"{name!r}: ")]
-        if own:
-            return own[0].removeprefix(f"{name!r}: ")
-        reasons = (note.removeprefix(DROPPED).split(": ", 1) for note in self.notes)
-        why = (one[0] for one in reasons if len(one) == 2 and repr(name) in one[1])
-        return next(why, "") if name in self.dropped else ""
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that the training table did not have; they are ignored."""
@@ -244,7 +254,7 @@ def _entries(content: object, kind: type, what: str) -> dict[str, Any]:
 
 def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the columns by their names as text."""
-    names, columns = _names(frame), (plain(column) for _, column in frame.items())
+    names, columns = _names(frame), (with_numpy_type(column) for _, column in frame.items())
     return {
         name: column if column.name == name else column.rename(name)
         for name, column in zip(names, columns, strict=True)

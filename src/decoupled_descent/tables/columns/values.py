@@ -304,7 +304,7 @@ def meant_as(texts: list[str], codes: NDArray[np.intp]) -> str:
     return ""
 
 
-def plain(column: pd.Series) -> pd.Series:
+def with_numpy_type(column: pd.Series) -> pd.Series:
     """Return a column of an Arrow type in a type of NumPy or pandas, others as they are."""
     if not isinstance(column.dtype, pd.ArrowDtype):
         return column
@@ -314,7 +314,7 @@ def plain(column: pd.Series) -> pd.Series:
     return values.set_axis(column.index).rename(column.name)
 
 
-def kind_of(column: pd.Series, mark: str = "", plain: bool = False) -> str:
+def kind_of(column: pd.Series, mark: str = "", with_numpy_type: bool = False) -> str:
     """Recognise what a column holds, by its type or by most of its texts.
 
     ``mark`` is the decimal mark of the file, empty if the file does not show it. In a ``plain``
@@ -333,9 +333,9 @@ def kind_of(column: pd.Series, mark: str = "", plain: bool = False) -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
-    if are_names(texts) and not plain:
+    if are_names(texts) and not with_numpy_type:
         return "category"
-    if not plain and texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
+    if not with_numpy_type and texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
         return "pair"
     numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
     if fraction(numbers, codes) >= MOSTLY:

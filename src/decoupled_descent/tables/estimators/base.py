@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from decoupled_descent.checks import SCORES, whole_number
+from decoupled_descent.checks import Target, whole_number
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.evaluation import Evaluation
@@ -20,7 +20,7 @@ from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_labels, is_divided
 from decoupled_descent.rows.sources import as_source, read_size
-from decoupled_descent.rows.tensors import plain
+from decoupled_descent.rows.tensors import checkable
 from decoupled_descent.rows.threads import ENOUGH as MANY
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.tables.columns.times import times_of_rows
@@ -40,7 +40,7 @@ from decoupled_descent.tables.estimators.learning_curve import (
     random_quarters,
 )
 from decoupled_descent.tables.estimators.mixture import Mixture
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
+from decoupled_descent.tables.estimators.model import EncodedLabels, Floats, Training
 from decoupled_descent.tables.estimators.newton_model import NewtonModel, diagnosed, search_rows
 from decoupled_descent.tables.estimators.past import Past
 from decoupled_descent.tables.estimators.raw_inputs import RawInputs
@@ -76,11 +76,11 @@ class DecoupledEstimator(RawInputs):
     train_error_stderr_curve_: Floats
 
     # What classification and regression define
-    _task: ClassVar[str]
+    _task: ClassVar[Target]
     _takes_several: ClassVar[bool]  # whether there may be several targets
     _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
     _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
-    _encoded: ClassVar[Callable[[Any, Any], Encoded]]
+    _encoded: ClassVar[Callable[[Any, Any], EncodedLabels]]
     _evaluated: ClassVar[Callable[..., Evaluation]]  # predictions of the rows as if new
     _conclude: ClassVar[Callable[..., None]]  # sets what only one of the tasks has
     _predicted_by: ClassVar[Callable[..., Floats]]  # predictions by a model of some of the rows
@@ -167,7 +167,7 @@ class DecoupledEstimator(RawInputs):
 
     def _set_estimates(self) -> None:
         """Set the attributes that show the evaluation."""
-        evaluation, score = self.evaluation_, SCORES[self._task]
+        evaluation, score = self.evaluation_, self._task.score
         self.estimated_test_error_ = evaluation.error
         self.estimated_test_error_stderr_ = evaluation.stderr
         self.estimated_test_error_interval_ = evaluation.interval
@@ -201,7 +201,7 @@ class DecoupledEstimator(RawInputs):
         """
         return self._rows_of_fit().estimate(metric)
 
-    def _encoded_rows(self) -> tuple[Encoded, RowWeights]:
+    def _encoded_rows(self) -> tuple[EncodedLabels, RowWeights]:
         """The labels of the rows that count as the loss takes them, and weights and groups."""
         labels = self._left_out.labels
         classes = self._left_out.classes
@@ -307,7 +307,7 @@ class DecoupledEstimator(RawInputs):
         now = self._left_out.error, self._left_out.stderr
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
-    def _strata(self, encoded: Encoded) -> NDArray[np.intp]:
+    def _strata(self, encoded: EncodedLabels) -> NDArray[np.intp]:
         """The stratum of each row, which parts of the rows have equal shares of."""
         return np.zeros(len(encoded.targets), int)
 
@@ -376,7 +376,7 @@ class DecoupledEstimator(RawInputs):
             return self._encoded_table(X)
         finite = True if self._medians is None else "allow-nan"
         rows = validate_data(
-            self, plain("X", X), dtype=np.float64, reset=False, accept_sparse=SPARSE,
+            self, checkable("X", X), dtype=np.float64, reset=False, accept_sparse=SPARSE,
             ensure_all_finite=finite,
         )  # fmt: skip
         return self._filled(rows)
@@ -385,7 +385,7 @@ class DecoupledEstimator(RawInputs):
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
         several = self._takes_several
         check_names(X)
-        X, y = plain("X", X), plain("y", y)
+        X, y = checkable("X", X), checkable("y", y)
         if y is not None:
             check_label_values(y)
         table = self._learn_table(X)

@@ -15,7 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, outside, real_number
+from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, Target, outside, real_number
 from decoupled_descent.evaluation.calibration import reliability
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
@@ -23,7 +23,7 @@ from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.left_out_rows import counted
-from decoupled_descent.tables.estimators.model import Encoded, Floats
+from decoupled_descent.tables.estimators.model import EncodedLabels, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.estimators.threshold import Threshold, choose_threshold
 from decoupled_descent.tables.prediction.jackknife import Jackknife
@@ -116,7 +116,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = "classification", "log loss", False
+    _task, _error_name, _takes_several = Target.CLASSES, "log loss", False
 
     class_weight: Any = None
     cost_ratio: float | None = None
@@ -204,20 +204,20 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         weights: Floats = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weights[codes.reshape(-1)]
 
-    def _encoded(self, labels: NDArray[Any]) -> Encoded:
+    def _encoded(self, labels: NDArray[Any]) -> EncodedLabels:
         """Encoded labels, the name of the loss, and the number of outputs."""
         codes = np.searchsorted(self.classes_, labels)
         if not (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == labels).all():
             raise ValueError("y has labels that are not in classes_; pass the labels of fit")
         loss, outputs = self._loss
         targets = torch.from_numpy(codes)
-        return Encoded(targets.double() if outputs == 1 else targets, loss, outputs)
+        return EncodedLabels(targets.double() if outputs == 1 else targets, loss, outputs)
 
     @property
     def _loss(self) -> tuple[str, int]:
         return class_loss(len(self.classes_))
 
-    def _strata(self, encoded: Encoded) -> NDArray[np.intp]:
+    def _strata(self, encoded: EncodedLabels) -> NDArray[np.intp]:
         """The classes."""
         classes: NDArray[np.intp] = encoded.targets.long().numpy()
         return classes

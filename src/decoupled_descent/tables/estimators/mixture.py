@@ -27,7 +27,7 @@ Floats = NDArray[np.floating[Any]]
 SHOWN = 4
 
 
-class Member(NamedTuple):
+class NewtonMember(NamedTuple):
     """One model of the mixture."""
 
     share: float  # its weight
@@ -49,7 +49,7 @@ class Mixture:
     """A trained model: members whose predictions are mixed, with shares that sum to 1."""
 
     loss: Loss
-    members: tuple[Member, ...]  # Newton fits, the largest share first
+    members: tuple[NewtonMember, ...]  # Newton fits, the largest share first
     rows: float  # the number of training rows, which bounds probabilities away from 0 and 1
     others: tuple[OtherMember, ...] = ()
 
@@ -60,7 +60,7 @@ class Mixture:
         for share, fit in result.members:
             state = fit.run.state
             (bias,) = state.head.values()
-            members.append(Member(share, fit.features, state.theta, bias, fit.ridge))
+            members.append(NewtonMember(share, fit.features, state.theta, bias, fit.ridge))
         others = tuple(OtherMember(share, one.model) for share, one in result.other_members)
         return cls(result.objective.loss, tuple(members), row_count(result.best.rows), others)
 
@@ -87,7 +87,7 @@ class Mixture:
             tuple(partial(features_of, one) for one in maps.values()),
             tuple(one.map_.values.numpy() for one in maps.values()),
             tuple(
-                predictor.Member(
+                predictor.LinearMember(
                     one.share, number[id(one.features)], one.theta.numpy(), one.bias.numpy(),
                     one.ridge,
                 )
@@ -163,7 +163,7 @@ def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: Loss, output
     for k, about in enumerate(content["members"]):
         theta, bias = (tensors[f"member.{k}.{name}"].clone() for name in ("theta", "bias"))
         share, ridge = float(about["share"]), float(about["ridge"])
-        members.append(Member(share, maps[about["map"]], theta, bias, ridge))
+        members.append(NewtonMember(share, maps[about["map"]], theta, bias, ridge))
     width = max(outputs, 2 * loss.has_classes)
     others = tuple(
         OtherMember(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating[Any]]
 
 
-class Encoded(NamedTuple):
+class EncodedLabels(NamedTuple):
     """Labels as a loss takes them."""
 
     targets: Tensor  # class indices, 0 and 1, or scaled numbers, shape (n,) or (n, K)

@@ -17,9 +17,9 @@ from decoupled_descent.leave_one_out.linear_algebra import product_speed
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
-from decoupled_descent.rows.store import Mapped
+from decoupled_descent.rows.store import FunctionSource
 from decoupled_descent.tables.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
-from decoupled_descent.tables.estimators.model import Encoded, Floats, Training
+from decoupled_descent.tables.estimators.model import EncodedLabels, Floats, Training
 from decoupled_descent.tables.estimators.options import Options
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.features.scaling import as_rows, is_sparse, moments
@@ -47,7 +47,7 @@ class NewtonModel:
 
     @classmethod
     def fit(
-        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights
+        cls, estimator: DecoupledEstimator, X: Any, encoded: EncodedLabels, weights: RowWeights
     ) -> tuple[Self, Training]:
         """Search among features and ridges, and mix the fits."""
         inputs, seed = X if is_sparse(X) else as_rows(X), estimator._seed()
@@ -105,21 +105,20 @@ def deadline_of(seconds: float | None, X: Any) -> Deadline:
 def search_rows(
     options: Options,
     X: Any,
-    encoded: Encoded,
+    encoded: EncodedLabels,
     weights: RowWeights,
     features: Any,
     seed: int,
     progress: bool | None,
-    part: Any = slice(None),
     members: Sequence[Recipe] = (),
     deadline: Deadline | None = None,
 ) -> SearchResult:
-    """Search among features and ridges, for all rows that are used or for some of them."""
+    """Search among features and ridges, for all rows that are used."""
     ridge = options.ridge if isinstance(options.ridge, str) else options.ridge / weights.unit
     return search_models(
         X, encoded.targets, encoded.loss, outputs=encoded.outputs, features=features, ridge=ridge,
         stack=bool(options.stack), members=members, deadline=deadline, seed=seed,
-        progress=progress, **weights.some(part),
+        progress=progress, weights=weights.weights, groups=weights.groups,
     )  # fmt: skip
 
 
@@ -189,7 +188,7 @@ def standardised(X: Any) -> Rows | None:
         return None
     mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
     scale = torch.where(deviation > 0, deviation, 1.0)
-    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
+    return Rows(FunctionSource(X, lambda part: (part - mean).div_(scale), X.d))
 
 
 def times_of(estimator: DecoupledEstimator, rows: Any) -> dict[str, Tensor] | None:

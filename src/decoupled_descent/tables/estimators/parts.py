@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import SCORES, is_finite_number
+from decoupled_descent.checks import is_finite_number
 from decoupled_descent.evaluation.calibration import Calibration, CalibrationLine
 from decoupled_descent.evaluation.checks.check import STATUSES, Finding
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
@@ -42,7 +42,7 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     kept = {name: torch.from_numpy(value) for name, value in jackknife.arrays().items()}
     size = sum(value.nbytes for value in kept.values())
     about = {"rows": len(jackknife.residuals), "constant": jackknife.constant, "bytes": size}
-    of_task = _describe_classes if task == "classification" else _describe_targets
+    of_task = _describe_classes if task.has_classes else _describe_targets
     description = of_task(estimator) | _describe_settings(estimator) | {
         "jackknife": about,
         "task": task,
@@ -66,7 +66,7 @@ def _describe_settings(estimator: Any) -> dict[str, Any]:
 
 def _describe_results(estimator: Any) -> dict[str, Any]:
     """The estimates, the end of the training, the findings and the candidates."""
-    score = SCORES[estimator._task]
+    score = estimator._task.score
     numbers = (*ESTIMATES, score, f"{score}stderr_")
     return {
         "how": estimator.evaluation_.how if hasattr(estimator, "evaluation_") else "",
@@ -109,7 +109,7 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if "medians" in tensors:
         estimator._medians = _array(tensors, "medians")
-    if estimator._task == "classification":
+    if estimator._task.has_classes:
         estimator.classes_ = _rebuild_classes(content["classes"])
         estimator.calibration_ = _rebuild_calibration(content["calibration"])
         estimator.decision_rule_ = DecisionRule(*content["decision_rule"])
@@ -136,7 +136,7 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
     right = isinstance(skipped, list) and all(isinstance(one, str) for one in skipped)
     require(right, f"its left-out candidates are {skipped!r:.40}")
     estimator.skipped_candidates_ = skipped
-    score = SCORES[estimator._task]
+    score = estimator._task.score
     for name in (*ESTIMATES, score, f"{score}stderr_"):
         value = content["estimates"][name]
         require(value is None or is_finite_number(value), f"{name} is {value!r:.40}")

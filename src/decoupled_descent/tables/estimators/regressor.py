@@ -12,13 +12,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
+from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
 from decoupled_descent.tables.estimators.left_out_rows import jackknife_of
-from decoupled_descent.tables.estimators.model import Encoded, Floats
+from decoupled_descent.tables.estimators.model import EncodedLabels, Floats
 from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.prediction.predictor import LARGEST, in_units
 from decoupled_descent.tables.search.fits import SearchResult
@@ -86,7 +87,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = "regression", "mean squared error", True
+    _task, _error_name, _takes_several = Target.NUMBERS, "mean squared error", True
 
     log_target: bool = False
 
@@ -147,13 +148,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         predictions: Floats = model.predict(X)
         return predictions
 
-    def _encoded(self, labels: Floats) -> Encoded:
+    def _encoded(self, labels: Floats) -> EncodedLabels:
         """Scaled targets, the loss, and the number of outputs."""
         labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
         scaled = (shaped - self.target_mean_) / self.target_scale_
         scaled = np.where(self._varies, scaled, 0.0)  # no rounding errors of a constant target
-        return Encoded(torch.from_numpy(scaled), *self._loss)
+        return EncodedLabels(torch.from_numpy(scaled), *self._loss)
 
     @property
     def _loss(self) -> tuple[str, int]:

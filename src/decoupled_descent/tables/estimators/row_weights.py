@@ -27,11 +27,6 @@ class RowWeights(NamedTuple):
         shares = None if self.shares is None else self.shares.numpy()
         return shares, None if self.groups is None else self.groups.numpy()
 
-    def some(self, part: Any = slice(None)) -> dict[str, Any]:
-        """Weights and groups of some of the kept rows, as the search takes them."""
-        parts = {"weights": self.weights, "groups": self.groups}
-        return {name: None if each is None else each[part] for name, each in parts.items()}
-
 
 def combine_weights(
     sample_weight: Any, class_weight: Floats | None, groups: Any, n: int

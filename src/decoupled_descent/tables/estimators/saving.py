@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import decoupled_descent
+from decoupled_descent.checks import Target
 from decoupled_descent.files import written_whole
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.tables.columns.frames import as_frame
@@ -56,7 +57,7 @@ class SavedModel:
     estimator: DecoupledClassifier | DecoupledRegressor
     columns: Columns | None
     target: str | None
-    task: str
+    task: Target
     metadata: Mapping[str, Any]
 
     def features(self, frame: Any) -> Any:

@@ -95,10 +95,6 @@ class RidgePath:
         part.outputs, part.losses = self.outputs[ridges], self.losses[ridges]
         return part
 
-    def losses_without(self, held: Tensor) -> Tensor:
-        """Squared errors of left-out rows if a fold is left out as well, (L, folds, n)."""
-        return self.errors_without(held).square().sum(3)
-
     def errors_without(self, held: Tensor) -> Tensor:
         r"""Errors y − o of left-out rows if a fold of rows is left out as well, (L, folds, n, K).
 

@@ -126,11 +126,6 @@ class Member(ABC):
     #: What it is, for tables of candidates.
     name: str
 
-    @property
-    def recipe(self) -> str:
-        """The name of the recipe that made it."""
-        return self.name
-
     def selected_columns(self) -> list[SelectedColumn]:
         """Columns with a coefficient, the largest effect first; none if it selects none."""
         return []

@@ -78,11 +78,6 @@ class SparseLinear(Member):
         """The kind and the penalty."""
         return f"sparse linear({self.penalty:.2g})"
 
-    @property
-    def recipe(self) -> str:
-        """The name without the penalty."""
-        return self.kind
-
     def selected_columns(self) -> list[SelectedColumn]:
         """Columns with a coefficient, the largest effect first."""
         size, share = np.abs(self.theta).max(1), self.fold_theta.any(2).mean(0)

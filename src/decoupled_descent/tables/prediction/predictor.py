@@ -32,7 +32,7 @@ NUMBERS = 2**20
 LARGEST = 1e70
 
 
-class Member(NamedTuple):
+class LinearMember(NamedTuple):
     """A linear model of features."""
 
     share: float  # its weight in the mixture
@@ -57,7 +57,7 @@ class Mixture(NamedTuple):
 
     maps: tuple[Callable[[Any], Any], ...]  # features of rows, (m, r)
     values: tuple[Any, ...]  # variances of the features of each map, (r,)
-    members: tuple[Member, ...]
+    members: tuple[LinearMember, ...]
     others: tuple[Other, ...]
     rows: float  # the effective number of training rows
     has_classes: bool
@@ -98,7 +98,7 @@ def read_mixture(about: Any, arrays: Mapping[str, Any], has_classes: bool) -> Mi
         tuple(partial(features, *each) for each in zip(about["maps"], parts, strict=True)),
         tuple(part["values"] for part in parts),
         tuple(
-            Member(one["share"], one["map"], arrays[f"member.{k}.theta"],
+            LinearMember(one["share"], one["map"], arrays[f"member.{k}.theta"],
                    arrays[f"member.{k}.bias"], one["ridge"])
             for k, one in enumerate(about["members"])
         ),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import SCORES, verdict_of
+from decoupled_descent.checks import Target, verdict_of
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.prediction.jackknife import Jackknife
 from decoupled_descent.tables.prediction.predictor import (
@@ -45,9 +45,9 @@ class PredictionModel:
     rule: tuple[float, int] | None
 
     @property
-    def task(self) -> str:
+    def task(self) -> Target:
         """``"classification"`` or ``"regression"``."""
-        return str(self.content["task"])
+        return Target(self.content["task"])
 
     @property
     def target(self) -> str | None:
@@ -85,7 +85,7 @@ class PredictionModel:
     @property
     def score(self) -> tuple[float, float, tuple[float, float]]:
         """The accuracy or R² estimated at training, in the same form."""
-        return self._estimate(SCORES[self.task])
+        return self._estimate(self.task.score)
 
     def _estimate(self, name: str) -> tuple[float, float, tuple[float, float]]:
         numbers, ends = self.content["estimates"], self.content["intervals"][f"{name}interval_"]
@@ -133,7 +133,7 @@ def read_model(path: Path) -> PredictionModel:
         arrays, content = opened(path, read_arrays)
         check_format(content)
         check_model(content, arrays)
-        described, classes = content["columns"], content["task"] == "classification"
+        described, classes = content["columns"], Target(content["task"]).has_classes
         columns = None if described is None else Columns.from_dict(described)
         require(
             columns is None or content["columns_in"] == len(columns.names),
@@ -200,7 +200,7 @@ def refused(path: Path) -> Iterator[None]:
 
 def described(content: Any, columns: Columns) -> dict[str, Any]:
     """What the exported predictor needs beside the numbers of a model file."""
-    mixture, classes = content["mixture"], content["task"] == "classification"
+    mixture, classes = content["mixture"], Target(content["task"]).has_classes
     return {
         "columns": columns.to_dict()["columns"],
         "classes": content["classes"]["labels"] if classes else None,

@@ -22,7 +22,7 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.quiet import ignoring
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
-from decoupled_descent.rows.store import Mapped, Store
+from decoupled_descent.rows.store import FunctionSource, Store
 from decoupled_descent.tables.features.candidates import as_features
 from decoupled_descent.tables.features.interface import Features
 from decoupled_descent.tables.search.cost import FITS, SAMPLED, fit_operations
@@ -136,7 +136,7 @@ def _bounded(ridge: float, guess: float, unit: float) -> float:
 
 def _free_features(features: Features, rows: Rows, X: Rows) -> None:
     """Free the memory of large features: from now on they are made again whenever they are read."""
-    rows.move(Mapped(X, features.transform, rows.d))
+    rows.move(FunctionSource(X, features.transform, rows.d))
 
 
 def _store_features(rows: Rows, X: Rows) -> None:

@@ -117,11 +117,6 @@ def least_squares_weights(predictions: Tensor, y: Tensor, shares: Tensor) -> Ten
     return weights / weights.sum()
 
 
-def mixed_losses(loss: Loss, weights: Tensor, predictions: Tensor, y: Tensor) -> Tensor:
-    """Losses of the mixture row by row, shape (n,)."""
-    return loss.of_predictions(torch.einsum("f,fnk->nk", weights, predictions), y)
-
-
 def _label_probabilities(predictions: Tensor, y: Tensor) -> Tensor:
     """The probability of each row's own class, shape (F, n)."""
     index = y.long().reshape(1, -1, 1).expand(len(predictions), -1, 1)

@@ -79,7 +79,7 @@ def tune(
         y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ.
         method: ``"orthogonal"``, ``"decoupled"``, ``"gradient"``, or ``"newton"``: the minimum for
-            a few ridges, walked downhill in factors of √10. With your own head and loss this is the
+            a few ridges, walked downhill in factors of √10. With your own loss this is the
             search of the estimators, on features of your own
             (:class:`~decoupled_descent.DecoupledNewton`).
         lr: η₁ with reduction ``"mean"``, or ``"auto"``.
