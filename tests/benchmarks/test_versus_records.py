@@ -113,10 +113,10 @@ def test_tables_and_figure_have_every_way():
     assert (
         "| 100 | DD | 1 | 2 | 0.50 ± 0.00 | 400 | +0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in usual
     )
-    assert "| 100 | 10-fold | 1 | 2 | 1.12 ± 0.45 | −0.50 ± 1.00 | 1.12 |" in usual
+    assert "| 100 | 10-fold | 1 | 2 | 1.12 ± 0.45 | 80 | −0.50 ± 1.00 | 1.12 |" in usual
     short = summary.short_table(records())
-    assert "| toys | 10-fold | 1.12 ± 0.45 | 11 | – | – |" in short
-    assert "|  | DD | 0.50 ± 0.00 | 1.5 | – | – |" in short
+    assert "| toys | 10-fold | 1.12 ± 0.45 | 80 | 11 | – | – | – |" in short
+    assert "|  | DD | 0.50 ± 0.00 | 400 | 1.5 | – | – | – |" in short
     assert "| toys | zeros | 100 | DD | 2 | 0.9 ± 0 | +0.100 ± 0.000" in full
     figure = draw(records())
     (panel,) = figure.axes
