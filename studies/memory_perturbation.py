@@ -155,7 +155,7 @@ def draw(results):
         top = 1.15 * float(np.nanmax(found["literal"].mean(1)))
         axis.set(title=f"ridge {ridge:g}", xlabel="step", ylim=(0, max(1.0, top)))
     axes[0].set_ylabel("mean log loss")
-    axes[2].legend(frameon=False, fontsize=8)
+    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
     figure.savefig(FIGURE, dpi=110)
 
 

@@ -267,5 +267,7 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
+        if self.prox is not None:
+            self.prox.check(torch.zeros(1, 1), self.lr)
         entrywise = self.prox is not None
         return LimitStep(corrected=False, batch_size=self.batch_size, entrywise=entrywise)
