@@ -20,7 +20,7 @@ def model_card(data: ReportData) -> str:
 
     Example:
         >>> from decoupled_descent.checks import Target
-        >>> from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
+        >>> from decoupled_descent.app.report.data import Estimates, RowPredictions, Training
         >>> card = model_card(
         ...     ReportData(
         ...         "cats.csv: tail",
@@ -28,7 +28,7 @@ def model_card(data: ReportData) -> str:
         ...         3,
         ...         1,
         ...         Training([0.5, 0.2], [0.1, 0.05], 1, "converged"),
-        ...         Estimate("squared error", 0.2, 0.05, "R²", 0.7, None),
+        ...         Estimates("squared error", 0.2, 0.05, "R²", 0.7, None),
         ...         RowPredictions([1.0, 2.0, 3.0], [1.1, 1.8, 3.1]),
         ...     )
         ... )

@@ -83,14 +83,14 @@ def render_report(data: ReportData) -> str:
 
     Example:
         >>> from decoupled_descent.checks import Target
-        >>> from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
+        >>> from decoupled_descent.app.report.data import Estimates, RowPredictions, Training
         >>> data = ReportData(
         ...     title="cats.csv: tail",
         ...     task=Target.NUMBERS,
         ...     n_rows=3,
         ...     n_features=1,
         ...     training=Training([0.5, 0.2], [0.1, 0.05], 1, "converged"),
-        ...     estimate=Estimate("squared error", 0.2, 0.05, "R²", 0.7, None),
+        ...     estimate=Estimates("squared error", 0.2, 0.05, "R²", 0.7, None),
         ...     rows=RowPredictions([1.0, 2.0, 3.0], [1.1, 1.8, 3.1]),
         ... )
         >>> page = render_report(data)

@@ -135,7 +135,7 @@ def as_text(value: Any) -> str:
     """Write any value of the data as one harmless text, cut at :data:`LONGEST` characters.
 
     Example:
-        >>> plain({"lr": 0.05, "head": "<b>"})
+        >>> as_text({"lr": 0.05, "head": "<b>"})
         'lr = 0.05, head = <b>'
     """
     written = checks.harmless(_written(value))
