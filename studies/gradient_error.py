@@ -1,6 +1,6 @@
 """The test error of gradient descent as it is: estimate, truth, limit, and other estimates.
 
-``python studies/gradient_error.py`` prints the tables of docs/theory/gradient_descent.md.
+``python studies/gradient_error.py`` prints the tables of docs/theory/gradient_error.md.
 """
 
 from __future__ import annotations

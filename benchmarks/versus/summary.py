@@ -3,6 +3,9 @@
 Errors of estimates are compared in one unit, so that problems can be averaged: the error that a
 test set of n fresh rows would have, n being the number of training rows. That is sd/√n for the
 standard deviation sd of a row's test loss (the median over the ways of a problem).
+
+The *sample gain* of an estimate is the number of fresh test rows that it is worth: sd² over its
+mean squared error, without the noise of the rows on which the test error was measured.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class Row(NamedTuple):
     bias: Mean  # estimate − test error
     miss: Mean  # root mean square of it
     relative: Mean  # the same in units of sd/√n
+    noise: float  # mean square error of the test errors, in units of sd²/n
     z: float  # root mean square of the miss over its standard error
     cost: float  # processor time over that of one fit, median
     ratio: Mean  # test error over the reference's, on the same data sets
@@ -103,6 +107,7 @@ def _row(
     return Row(
         way, len(own), mean(column("test")), mean(miss), root(squares),
         root(Mean(squares.value / unit**2, squares.stderr / unit**2)),
+        float(np.mean(column("test_se") ** 2)) / unit**2,
         float(np.sqrt(np.mean(_in_units(miss, noise) ** 2))),
         float(np.median(costs)) if costs else math.nan,
         _ratio(own, reference),
@@ -142,6 +147,7 @@ class Group(NamedTuple):
     problems: int
     sets: tuple[int, int]  # data sets of a problem: fewest and most
     miss: Mean  # root mean square over problems, in units of sd/√n
+    gain: float  # fresh test rows that the estimate is worth
     bias: Mean  # mean over problems, in the same unit
     ratio: Mean  # geometric mean of the ratios of test errors
     z: float  # root mean square over problems
@@ -158,10 +164,16 @@ def groups(found: dict[Place, list[Row]], family: str, n: int) -> list[Group]:
         for row in rows:
             if kind == family and rows_ == n:
                 by_way[row.way].append(row)
-    return [_group(way, by_way[way]) for way in ORDER if way in by_way]
+    return [_group(way, by_way[way], n) for way in ORDER if way in by_way]
 
 
-def _group(way: str, rows: list[Row]) -> Group:
+def gain(rows: list[Row], n: int) -> float:
+    """n over the mean over problems of squared errors without the noise of the test rows."""
+    left = float(np.mean([row.relative.value**2 - row.noise for row in rows]))
+    return n / left if left > 0 else math.inf
+
+
+def _group(way: str, rows: list[Row], n: int) -> Group:
     units = [row.miss.value / row.relative.value for row in rows]
     squares = [
         Mean(row.relative.value**2, 2 * row.relative.value * row.relative.stderr) for row in rows
@@ -174,7 +186,7 @@ def _group(way: str, rows: list[Row]) -> Group:
     log = _average(logs)
     return Group(
         way, len(rows), (min(row.count for row in rows), max(row.count for row in rows)),
-        root(_average(squares)), _average(biases),
+        root(_average(squares)), gain(rows, n), _average(biases),
         Mean(math.exp(log.value), math.exp(log.value) * log.stderr),
         float(np.sqrt(np.mean([row.z**2 for row in rows]))),
         math.exp(float(np.mean(np.log([row.cost for row in rows])))),
@@ -223,14 +235,15 @@ def family_tables(records: Iterable[Record]) -> str:
     for family in families(found):
         lines += [
             f"**{family}**\n",
-            "| n | method | problems | data sets each | RMS error | bias | RMS z "
+            "| n | method | problems | data sets each | RMS error | sample gain | bias | RMS z "
             "| test error / 10-fold's | cost |",
-            "|---" * 9 + "|",
+            "|---" * 10 + "|",
         ]
         for n in SIZES:
             lines += [
                 f"| {n} | {group.way} | {group.problems} | {span(*group.sets)} | {group.miss:.2f} "
-                f"| {group.bias:+.2f} | {number(group.z)} | {group.ratio:.3f} | {fits(group)} |"
+                f"| {group.gain:.0f} | {group.bias:+.2f} | {number(group.z)} | {group.ratio:.3f} "
+                f"| {fits(group)} |"
                 for group in groups(found, family, n)
                 if group.way != "one fit"
             ]
@@ -255,8 +268,8 @@ def short_table(records: Iterable[Record], sizes: tuple[int, ...] = (100, 1000))
     """The error of the estimate and the cost, for all model classes in one table."""
     found = cells(records)
     lines = [
-        "| model | method |" + "".join(f" n = {n}: RMS error | cost |" for n in sizes),
-        "|---" * (2 + 2 * len(sizes)) + "|",
+        "| model | method |" + "".join(f" n = {n}: RMS error | gain | cost |" for n in sizes),
+        "|---" * (2 + 3 * len(sizes)) + "|",
     ]
     for family in families(found):
         by_size = [{each.way: each for each in groups(found, family, n)} for n in sizes]
@@ -265,7 +278,9 @@ def short_table(records: Iterable[Record], sizes: tuple[int, ...] = (100, 1000))
             if not any(way in ways for ways in by_size):
                 continue
             cell = "".join(
-                f" {ways[way].miss:.2f} | {fits(ways[way])} |" if way in ways else " – | – |"
+                f" {ways[way].miss:.2f} | {ways[way].gain:.0f} | {fits(ways[way])} |"
+                if way in ways
+                else " – | – | – |"
                 for ways in by_size
             )
             lines.append(f"| {name} | {way} |{cell}")

@@ -110,11 +110,13 @@ def test_single_data_sets_vary_over_problems():
 
 def test_tables_and_figure_have_every_way():
     usual, full = summary.family_tables(records()), summary.cell_tables(records())
-    assert "| 100 | DD | 1 | 2 | 0.50 ± 0.00 | +0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in usual
-    assert "| 100 | 10-fold | 1 | 2 | 1.12 ± 0.45 | −0.50 ± 1.00 | 1.12 |" in usual
+    assert (
+        "| 100 | DD | 1 | 2 | 0.50 ± 0.00 | 400 | +0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in usual
+    )
+    assert "| 100 | 10-fold | 1 | 2 | 1.12 ± 0.45 | 80 | −0.50 ± 1.00 | 1.12 |" in usual
     short = summary.short_table(records())
-    assert "| toys | 10-fold | 1.12 ± 0.45 | 11 | – | – |" in short
-    assert "|  | DD | 0.50 ± 0.00 | 1.5 | – | – |" in short
+    assert "| toys | 10-fold | 1.12 ± 0.45 | 80 | 11 | – | – | – |" in short
+    assert "|  | DD | 0.50 ± 0.00 | 400 | 1.5 | – | – | – |" in short
     assert "| toys | zeros | 100 | DD | 2 | 0.9 ± 0 | +0.100 ± 0.000" in full
     figure = draw(records())
     (panel,) = figure.axes
@@ -129,3 +131,13 @@ def test_tables_and_figure_have_every_way():
 def test_model_classes_have_their_order_for_records_in_any_order():
     places = [(name, "rows", 100) for name in ("default estimator", "toys", "ridge regression")]
     assert summary.families(places) == ["ridge regression", "default estimator", "toys"]
+
+
+def test_the_sample_gain_is_a_number_of_rows():
+    """Errors of ±0.2 by 100 rows of standard deviation 2, test errors known to 0.1."""
+    fixed = {"family": "f", "problem": "p", "n": 100, "way": "own", "estimate_se": 0.2}
+    fixed |= {"test": 1.0, "test_se": 0.1, "test_sd": 2.0, "seconds": 1.0}
+    records = [fixed | {"seed": seed, "estimate": 0.8 + 0.4 * seed} for seed in (0, 1)]
+    (group,) = summary.groups(summary.cells(records), "f", 100)
+    assert group.gain == pytest.approx(2.0**2 / (0.2**2 - 0.1**2))
+    assert group.miss.value == pytest.approx(1.0)

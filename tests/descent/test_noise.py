@@ -229,7 +229,9 @@ def test_a_name_is_the_norms_of_the_rows():
             torch.testing.assert_close(first, others[0])
             torch.testing.assert_close(first, others[1])
             assert errors[0] == pytest.approx(errors[2], rel=1e-12) != errors[3]
-    with pytest.raises(ValueError, match="noise='white' must be 'row norms' or a model"):
+    with pytest.raises(
+        ValueError, match="noise='white' must be 'row norms', 'any covariance' or a"
+    ):
         dd.DecoupledDescent(0.1, noise="white")
 
 

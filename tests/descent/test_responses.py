@@ -140,7 +140,7 @@ def test_the_unevenness_is_that_of_the_response_matrix():
             moved = moved - lr * (X.T @ ((p * (1 - p)).unsqueeze(1) * (X @ moved)))
             moved = moved - lr * length * torch.eye(d).double()
         literal = float(moved.square().sum() / d / (moved.trace() / d) ** 2)
-        differences.append(float(responses.unevenness(seen[-1].responses)) / literal - 1)
+        differences.append(d * float(responses.unevenness(seen[-1].responses, d)) / literal - 1)
     assert abs(np.mean(differences)) < 3 * np.std(differences, ddof=1) / 12**0.5 + 1 / d
 
 

@@ -291,3 +291,6 @@ def test_a_map_of_theta_needs_its_entries():
         theory.run(3, rows=400)
     with pytest.raises(ValueError, match="no batch_size and no prox"):
         dd.theory.finite_size(theory, 100, 3)
+    mixed = dd.GradientDescent(0.4, prox=dd.prox.Entrywise(lambda v, rate: v - v.mean()))
+    with pytest.raises(ValueError, match="is not separable"):
+        dd.StateEvolution(sparse_classes(), LINEAR, mixed)

@@ -108,7 +108,11 @@ class DecoupledDescent(Batched):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        as_noise(self.noise)
+        if as_noise(self.noise).measured:
+            raise ValueError(
+                "noise='any covariance' is for GradientDescent(estimate=True); for steps of its "
+                "own on such rows there is OrthogonalDecoupledDescent"
+            )
         delta = self.hessian_damping
         if delta is not None and not real_number("hessian_damping", delta) > 0:
             raise ValueError(f"hessian_damping={delta!r} must be positive")

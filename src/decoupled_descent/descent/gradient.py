@@ -2,20 +2,21 @@ r"""Gradient descent, the paper's equation "gd"."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent import responses
+from decoupled_descent.descent import probes, responses
 from decoupled_descent.descent.batches import Batched, in_batches
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.noise import Noise, as_noise
 from decoupled_descent.descent.prox import Prox, ProximalRule
-from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
+from decoupled_descent.descent.requests import Pass, PassResult, RowProduct, StackedStep
 from decoupled_descent.descent.responses import Responses
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.objective import BoundObjective, Parameters, smoothed
@@ -65,6 +66,7 @@ class GradientDescent(Batched):
             :class:`DecoupledDescent`.
         noise: A model of the noise for the estimate; by default it is i.i.d. with variance 1/d.
             ``"row norms"`` measures the norms of the rows, which is more accurate for few rows.
+            ``"any covariance"`` assumes nothing of the columns, at about fifty products a step.
         prox: A map of every entry of θ after each update (:class:`~decoupled_descent.prox.Prox`):
             a soft threshold, bounds, a ridge. With a soft threshold this is ISTA.
         accelerated: Whether updates are extrapolated as in FISTA. The iterates are the points at
@@ -149,13 +151,17 @@ class GradientDescent(Batched):
                 "estimate=True needs the curvature of the loss, which curvature='autodiff' misses "
                 "at kinks; leave curvature out of the Objective, or pass 'smoothed'"
             )
-        if self.prox is None:
+        if self.prox is not None:
+            self.prox.check(theta, self.lr)
+        if self.prox is None or self._noise.measured:
             spectrum, columns = self._noise.spectrum(rows), None
         else:
-            self.prox.check(theta, self.lr)
             columns = responses.drawn("columns", rows.d, responses.COLUMNS).to(theta.device)
             spectrum = self._noise.variances(rows)[columns]
-        return responses.start(rows, bound.width, spectrum, self.update, columns)
+        own = responses.start(rows, bound.width, spectrum, self.update, columns)
+        if not self._noise.measured:
+            return own
+        return own._replace(probes=probes.start(rows, bound.width, self.update))
 
     @in_batches
     def stacked_step(self, state: GradientState, rows: Rows, bound: BoundObjective) -> StackedStep:
@@ -171,7 +177,7 @@ class GradientDescent(Batched):
         info = Info(at.losses, h.T, None, global_error=at.global_error)
         if own is not None:
             info = info if rows.index is not None else self._estimate(state, info, rows, bound)
-            own = self._respond(state, at, theta, rows, bound)
+            own = yield from self._respond(state, at, theta, rows, bound)
         return GradientState(theta, a, slots, head_slots, t + 1, own), info
 
     def evaluate(self, state: GradientState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
@@ -191,7 +197,7 @@ class GradientDescent(Batched):
         h = info.preactivations + memory.T
         at = bound.derivatives(h, rows.y, state.head, jacobian=False, head=False)
         overlap = memory @ at.direction / rows.n
-        pairs = (overlap * overlap.T).sum() * (responses.unevenness(own) / rows.d)
+        pairs = (overlap * overlap.T).sum() * responses.unevenness(own, rows.d)
         return Info(at.loss, h, None, pairs=pairs, fitted=float(info.losses.mean()))
 
     def _respond(
@@ -201,7 +207,7 @@ class GradientDescent(Batched):
         theta: Tensor,
         rows: Rows,
         bound: BoundObjective,
-    ) -> Responses:
+    ) -> Generator[Any, Any, Responses]:
         """Follow the responses of rows through one update, which may be that of a mini-batch."""
         assert state.responses is not None
         own = responses.prepared(state.responses, rows.population, bound.kinked)
@@ -209,8 +215,11 @@ class GradientDescent(Batched):
         jacobians = h.new_zeros(len(own.rows), len(h), len(h))
         index = slice(None) if rows.index is None else rows.index
         drawn, which = responses.common(own.rows, rows.index)
-        if len(which):
-            spacing = self._spacing(state.theta, theta, rows) if bound.kinked else None
+        spacing = self._spacing(state.theta, theta, rows) if bound.kinked else None
+        if own.probes is not None:
+            every = bound.row_jacobians(h.T, rows.y, state.head, spacing=spacing)
+            jacobians[drawn] = every[which]
+        elif len(which):
             at_rows = (h.T[which], rows.y[which], state.head)
             jacobians[drawn] = bound.row_jacobians(*at_rows, spacing=spacing)
         direction = h.new_zeros(len(h), n)
@@ -220,11 +229,19 @@ class GradientDescent(Batched):
             shares = shares.new_ones(len(own.rows)).index_copy_(0, drawn, shares[which])
         own, pulled = responses.advance(own, jacobians, direction, shares, n / rows.d)
         scale, rule = self.scale(n, rows.n), self.update
-        if self._proximal is not None and own.columns is not None:
-            rule = self._proximal.along(
-                state.theta[:, own.columns], at.gradient[:, own.columns], scale
-            )
-        return responses.move(own, pulled, rule, state.step, scale)
+        if self._proximal is not None and (own.columns is not None or own.probes is not None):
+            here = slice(None) if own.columns is None else own.columns
+            rule = self._proximal.along(state.theta[:, here], at.gradient[:, here], scale)
+        if own.probes is None:
+            return responses.move(own, pulled, rule, state.step, scale)
+        # R_ts v → Xᵀ∇g X R_ts v, along which the probes move as θ does
+        forward: Tensor = yield RowProduct(probes.flat(own.probes), rows, transposed=True)
+        answers = probes.pushed(own.probes, forward, every)
+        back: Tensor = yield RowProduct(answers, rows, transposed=False)
+        known = (responses.influence(own)[:, : -len(h)], own.phantom[:-1])
+        moved = probes.listened(own.probes, forward, every, *known, index)
+        moved = probes.move(moved, back, rule, state.step, scale)
+        return responses.measure(own, moved, n)
 
     def _spacing(self, theta: Tensor, following: Tensor, rows: Rows) -> Tensor:
         """Steps of differences across kinks, shape (L,).
@@ -250,5 +267,7 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
+        if self.prox is not None:
+            self.prox.check(torch.zeros(1, 1), self.lr)
         entrywise = self.prox is not None
         return LimitStep(corrected=False, batch_size=self.batch_size, entrywise=entrywise)

@@ -45,6 +45,8 @@ class Noise:
     """
 
     lifts: frozenset[str] = frozenset()
+    #: Whether the covariance is unknown, and responses are measured on the rows.
+    measured = False
 
     def check(self, rows: Rows) -> None:
         """Warn when rows of X are far from norm one; raise ``ValueError`` for rows of others."""
@@ -348,8 +350,33 @@ class RowNorms(Noise):
         )
 
 
+class AnyCovariance(Noise):
+    """Rows whose noise has any covariance, which is not known; ``noise="any covariance"``.
+
+    For the estimate of gradient descent, which then measures how θ responds on the rows themselves
+    (:mod:`decoupled_descent.descent.probes`).
+    """
+
+    lifts = frozenset({"white noise"})
+    measured = True
+
+    def check(self, rows: Rows) -> None:
+        """Any rows will do."""
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """Measured: the standard deviations of h."""
+        return rows.forward(theta).std(1)
+
+    def limit(self) -> Tensor:
+        """Raise ``ValueError``: state evolution needs the covariance."""
+        raise ValueError(
+            "noise='any covariance': state evolution needs the covariance itself; leave noise out "
+            "and pass covariance"
+        )
+
+
 #: Models that need nothing but a name.
-NAMED: dict[str, type[Noise]] = {"row norms": RowNorms}
+NAMED: dict[str, type[Noise]] = {"row norms": RowNorms, "any covariance": AnyCovariance}
 
 
 def as_noise(noise: Noise | str | None) -> Noise:

@@ -49,6 +49,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from decoupled_descent.descent import probes as measuring
+from decoupled_descent.descent.probes import Probes
 from decoupled_descent.descent.rules import LinearRule, Slots
 from decoupled_descent.descent.starts import stream
 from decoupled_descent.rows.blocks import Rows
@@ -83,6 +85,7 @@ class Responses(NamedTuple):
     driving: Tensor  # sums of φ_r φ_s I + α Q_rs, shape (K L, K L)
     spread: Tensor  # sums of W_rs, shape (K L, K L)
     columns: Tensor | None = None  # the columns that have the S variances; None for eigenvalues
+    probes: Probes | None = None  # if A is measured on the rows
 
 
 def start(
@@ -160,11 +163,13 @@ def _centres(sizes: Tensor) -> Tensor:
     return sizes.cumsum(0) - (sizes + 1) / 2
 
 
-def unevenness(at: Responses) -> Tensor:
-    """The mean square of the eigenvalues of Σ_s φ_s R_ts over the square of their mean."""
+def unevenness(at: Responses, d: int) -> Tensor:
+    """tr(B²)/d² over the square of tr(B)/d, for B = Σ_s φ_s R_ts."""
+    if at.probes is not None:
+        return at.probes.unevenness
     width = len(at.last)
     mean = torch.einsum("asb,s->ab", influence(at).reshape(width, -1, width), at.phantom)
-    square = _covariance(at)[1].trace()
+    square = _covariance(at)[1].trace() / d
     return square / mean.square().sum().clamp_min(torch.finfo(mean.dtype).tiny)
 
 
@@ -235,6 +240,14 @@ def move(at: Responses, pulled: Tensor, rule: LinearRule, step: int, scale: floa
     return at._replace(last=last.reshape(at.last.shape), slots=kept)
 
 
+def measure(at: Responses, probes: Probes, n: int) -> Responses:
+    """Take A from what the probes show: A_t = P̄_t (I + D̄ A)⁻¹."""
+    answers = at.own.mean(2) @ at.moved[0]
+    system = _eye(len(answers), answers) + answers
+    last = torch.linalg.solve(system.T, measuring.traces(probes, n).T).T
+    return at._replace(last=last.unsqueeze(1), probes=probes)
+
+
 def _covariance(at: Responses) -> tuple[Tensor, Tensor]:
     """W_ts for earlier s, shape (L, K L), and W_tt."""
     left = torch.einsum("s,lsk->lsk", at.spectrum.square() / len(at.spectrum), at.last @ at.driving)
@@ -287,6 +300,7 @@ def _grouped(at: Responses) -> Responses:
         phantom=sums @ at.phantom,
         driving=sums_of @ at.driving @ sums_of.T,
         spread=sums_of @ at.spread @ sums_of.T,
+        probes=at.probes and measuring.grouped(at.probes, means, sums),
     )
 
 

@@ -91,12 +91,13 @@ def _pulled_back(direction: Tensor, h: Tensor, picks: Tensor) -> Tensor:
         )
         return rows
 
-    # operations that cannot be batched are looped over; the result is correct
-    with ignoring(UserWarning), suppress(RuntimeError):
-        # autograd's own is_grads_batched would loop over more of them, tanh among them
-        batched: Tensor = torch.func.vmap(pull_back)(picks)
-        return batched.detach()
-    try:  # an autograd.Function that cannot be batched
+    if len(picks) > 1:
+        # operations that cannot be batched are looped over; the result is correct
+        with ignoring(UserWarning), suppress(RuntimeError):
+            # autograd's own is_grads_batched would loop over more of them, tanh among them
+            batched: Tensor = torch.func.vmap(pull_back)(picks)
+            return batched.detach()
+    try:  # a single one, or an autograd.Function that cannot be batched
         return torch.stack([pull_back(picked).detach() for picked in picks])
     except torch.OutOfMemoryError:
         raise

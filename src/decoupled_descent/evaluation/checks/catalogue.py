@@ -90,7 +90,8 @@ CHECKS = (
         question="Do the columns fit the assumption of this method that they are uncorrelated?",
         meaning="The columns are correlated or unequally spread, which this method does not allow.",
         definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
-        advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
+        advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known; "
+        "GradientDescent(estimate=True) has noise='any covariance'",
     ),
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
