@@ -10,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -104,3 +105,15 @@ def test_the_result_is_the_same_at_every_call():
     model, rows, target = selection(3)
     first, second = (dd.evaluate(model, rows, target).to_json() for _ in range(2))
     assert first == second
+
+
+def test_other_rows_than_those_of_the_fit():
+    others, labels = classes(100, seed=5)
+    neighbours = KNeighborsClassifier().fit(A, label)
+    with pytest.raises(ValueError, match="not the table that the model was fitted to"):
+        dd.evaluate(neighbours, others, labels)
+    boosting = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(A, label)
+    assert dd.evaluate(boosting, A, label).verdict == "trust"
+    evaluation = dd.evaluate(boosting, A, 1 - label)
+    assert evaluation.verdict == "caution"
+    assert any("as in the fit" in one.advice for one in evaluation.findings)

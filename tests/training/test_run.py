@@ -142,7 +142,8 @@ def test_metrics_are_those_of_the_outputs_as_if_new(problem, algorithm):
     logits, right = run.best_outputs.reshape(-1), y > 0.5
     found = run.estimate("accuracy")
     assert found.value == pytest.approx(float(((logits > 0) == right).double().mean()))
-    assert run.estimate("log_loss").value == pytest.approx(run.best.train_error)
+    assert run.estimate("log_loss").value == run.error == pytest.approx(run.best.train_error)
+    assert run.stderr == run.evaluation.stderr > 0
     assert run.estimate(metrics.roc_auc_score).value == metrics.roc_auc_score(y, logits)
     assert dd.sweep(X, y, objective, [DD], 5).best.estimate("brier").value > 0
 

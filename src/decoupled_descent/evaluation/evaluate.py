@@ -19,6 +19,7 @@ from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.inputs import foreign_model
 from decoupled_descent.evaluation.kinds import DECISIONS
 from decoupled_descent.evaluation.later_rows import as_times, of_later_rows
+from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.evaluation.searches import SECONDS, affordable_folds, of_search
 from decoupled_descent.objective.losses import LEAST
 
@@ -65,7 +66,7 @@ def evaluate(
         time: The time of each row, numbers or dates. The error is then that of rows after the last
             one: clones that are fitted to the past predict the later half, piece by piece.
         time_limit: For how many seconds a search whose candidates have no formula may be repeated
-            in folds, by the times of its own fits: ten folds if they fit, otherwise fewer.
+            in folds, by the times of its own fits: ten folds if there is time, otherwise fewer.
         predictions: Instead of a model: predictions of rows by models that did not see them, such
             as those out of fold. Probabilities, classes or numbers; or a dictionary of these by
             the names of models, of which the best is chosen. With X, some predictions of training
@@ -197,7 +198,19 @@ def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
     }  # fmt: skip
     if left.fitted is not None:
         given["influence"] = _distance(left.fitted, said)
+    if left.how == "folds":
+        given["notes"] = {"worse_than_folds": _worse(foreign, left)}
     return Evaluation.of(task.labels, said, task.kind, **(given | others))
+
+
+def _worse(foreign: Foreign, left: LeftOut) -> float:
+    """How much worse the model predicts its own rows than models without them, in stderrs."""
+    task = foreign.task
+    more = task.kind.losses(task.labels, left.fitted) - task.kind.losses(
+        task.labels, left.predictions
+    )
+    mean, stderr = mean_with_stderr(more, task.weights, task.groups)
+    return mean / stderr if stderr > 0 else 0.0
 
 
 def _distance(fitted: Any, said: Any) -> Floats:

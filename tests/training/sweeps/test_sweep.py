@@ -15,7 +15,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.descent import GreedyDescent
 from decoupled_descent.training import StopReason
-from decoupled_descent.training.sweeps import Halving, select_architecture
+from decoupled_descent.training.sweeps import Halving
 
 MIXTURE = dd.mixtures.flipped_classes(30, 3.0, labels=(0, 1))
 X, Y = MIXTURE.sample(40, seed=0, dtype=torch.float64)
@@ -128,9 +128,9 @@ def test_table_and_winner():
 
 
 def test_simplest_prefers_small_heads():
-    heads = {f"{width}": dd.heads.TwoLayer(width, seed=0) for width in (6, 2, 4)}
-    algorithm = dd.DecoupledDescent(1e-3)
-    result = select_architecture(X, Y, heads, "logistic", algorithm, 3, halving=Halving(z=99))
+    heads = [dd.heads.TwoLayer(width, seed=0) for width in (6, 2, 4)]
+    objectives = [dd.Objective(head, "logistic") for head in heads]
+    result = dd.sweep(X, Y, objectives, dd.DecoupledDescent(1e-3), 3, halving=Halving(z=99))
     within = [k for k in range(3) if result.difference(k).mean <= result.difference(k).stderr]
     widths = [len(result.runs[k].theta) for k in within]
     assert len(result.runs[result.simplest()].theta) == min(widths)

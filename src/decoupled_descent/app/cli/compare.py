@@ -35,16 +35,14 @@ def _show(result: ResultComparison) -> None:
     """Print a table of both errors and their differences, and which result is better."""
     from decoupled_descent.app.cli.output import console, heading
     from decoupled_descent.app.report.text import INTERVAL, together
-    from decoupled_descent.checks import Z95
 
     screen = console()
     screen.print(f"A: {result.names[0]}\nB: {result.names[1]}", soft_wrap=True)
     rows = f"{result.rows:,} rows" + (f" in {result.groups:,} groups" if result.groups else "")
     heading(screen, f"{result.target}: {rows}, predicted by models that were fitted without them")
     for one in result.measures:
-        stderr = (one.interval[1] - one.interval[0]) / (2 * Z95)
         values = [*one.means, one.difference, *one.interval]
-        a, b, gap, low, high = together(values, stderr, percent=one.is_share)
+        a, b, gap, low, high = together(values, one.stderr, percent=one.is_share)
         line = f"  {one.name:<15} A {a}   B {b}   A − B {gap}   {INTERVAL} {low} to {high}"
         screen.print(line, soft_wrap=True)
     screen.print()

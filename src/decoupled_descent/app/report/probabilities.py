@@ -13,7 +13,7 @@ from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.figures import Drawing, chart
 from decoupled_descent.app.report.tables import Table, numbers
 from decoupled_descent.app.report.text import INTERVAL, together, written_interval
-from decoupled_descent.checks import Z95, percent
+from decoupled_descent.checks import interval, percent
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -160,7 +160,7 @@ def _line(line: Mapping[str, float] | None) -> list[str]:
     written = []
     for name in ("slope", "intercept"):
         centre, stderr = line[name], line[f"{name}_stderr"]
-        ends = [centre, centre - Z95 * stderr, centre + Z95 * stderr]
+        ends = [centre, *interval(centre, stderr)]
         value, low, high = together(ends, stderr)
         written.append(f"{name} {value} ({INTERVAL} {low} to {high})")
     return written

@@ -29,7 +29,8 @@ SEED, TWICE = 1, 2
 def by_folds(foreign: Foreign, reason: str = "", seed: int = 0, count: int = FOLDS) -> LeftOut:
     """Predict the rows of each fold by a model of the others, in parallel by joblib."""
     predictions = _predicted(foreign, parts := _folds(foreign, seed, count))
-    return LeftOut(predictions, "folds", refits=len(parts), reason=reason)
+    fitted = foreign.predict(foreign.model, np.arange(foreign.task.n))
+    return LeftOut(predictions, "folds", fitted, refits=len(parts), reason=reason)
 
 
 def pairs_by_halves(foreign: Foreign) -> float:

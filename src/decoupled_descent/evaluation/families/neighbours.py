@@ -20,6 +20,9 @@ class Neighbours(Family):
             raise ValueError(
                 f"X has {task.n} rows, and the model was fitted to {model.n_samples_fit_}"
             )
+        known = getattr(model, "_fit_X", None)
+        if isinstance(known, np.ndarray) and not np.allclose(known, task.matrix):
+            raise ValueError("X is not the table that the model was fitted to: pass the same rows")
         if callable(model.weights):
             raise NoFormulaError("weights is a function")
         k, largest = model.n_neighbors, max(len(own) for own in task.units)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import Z95, interval
+from decoupled_descent.checks import interval
 from decoupled_descent.leave_one_out.fewer_rows import outputs_without
 from decoupled_descent.leave_one_out.newton import NewtonState
 from decoupled_descent.leave_one_out.problem import Problem
@@ -101,7 +101,7 @@ class LearningCurve:
         return plot_learning_curve(self.rows, self.errors, self.stderrs, self.error_name)
 
     def __str__(self) -> str:
-        low, high = (self.change - Z95 * self.change_stderr, self.change + Z95 * self.change_stderr)
+        low, high = interval(self.change, self.change_stderr)
         return (
             f"with {self.rows[-1]} rows instead of {self.rows[-2]}, expect a {self.error_name} of "
             f"{self.expected:.3g} instead of {self.errors[-2]:.3g}: a change of {self.change:.2g} "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm
@@ -29,7 +29,6 @@ from decoupled_descent.evaluation.comparison import (
     winners_curse,
 )
 from decoupled_descent.objective import Objective
-from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.plotting.runs import plot_sweep
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
@@ -295,44 +294,6 @@ def sweep(
         if (alarm := run.alarm) is not None:
             warnings.warn(f"{configuration.name}: {alarm}", DivergenceWarning, outside())
     return Sweep(tuple(c.name for c in configurations), tuple(runs))
-
-
-def select_architecture(
-    X: Any,
-    y: Any,
-    heads: Sequence[nn.Module] | Mapping[str, nn.Module],
-    loss: str | RowLoss,
-    algorithm: Algorithm,
-    steps: int = 200,
-    *,
-    halving: Halving | None = None,
-    **options: Any,
-) -> Sweep:
-    """Choose among heads by their train error, and stop runs that are clearly worse early.
-
-    Args:
-        X: Features, shape (n, d), noise variance 1/d.
-        y: Labels, n rows.
-        heads: The architectures, of any widths.
-        loss: The loss they share.
-        algorithm: The algorithm they share.
-        steps: T, iterates per run.
-        halving: When runs are stopped; at T/8, T/4 and T/2 by default.
-        options: Passed on to :func:`sweep`.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> X, y = dd.mixtures.flipped_classes(60, snr=4.0, labels=(0, 1)).sample(120, seed=0)
-        >>> heads = {"linear": dd.heads.Linear(), "tanh": dd.heads.TwoLayer(3, seed=0)}
-        >>> algorithm = dd.DecoupledDescent(0.1, damping=0.9)
-        >>> dd.sweeps.select_architecture(X, y, heads, "logistic", algorithm, steps=40).names
-        ('linear', 'tanh')
-    """
-    if isinstance(heads, Mapping):
-        objectives: Any = {name: Objective(head, loss) for name, head in heads.items()}
-    else:
-        objectives = [Objective(head, loss) for head in heads]
-    return sweep(X, y, objectives, algorithm, steps, halving=halving or Halving(), **options)
 
 
 def train_stack(
