@@ -1,7 +1,7 @@
 """Small networks stopped early: gradient descent judged by other rows, and decoupled descent.
 
 Everyone starts from the same weights. Gradient and decoupled descent have the same rate and number
-of steps; ``dd.tune`` finds those of orthogonal descent, or the ridge of Newton's method, itself.
+of steps; ``dd.tune`` finds those of orthogonal descent itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,8 @@ from benchmarks.versus.ways import (
     RowLosses,
     Way,
     common_ways,
-    literal,
     single_fit,
 )
-
-#: The networks that the Newton method is tried on, where leave-one-out is tried literally: it takes
-#: a hundred times as long as a descent.
-NEWTON = ("xor",)
 
 
 @dataclass(frozen=True)
@@ -152,33 +147,17 @@ class Problem:
         model = Iterates(scale, self.objective, [run.best_state]).pick(0)
         return Answer(run.best.train_error, run.best.train_error_stderr, model)
 
-    def tuned(self, method: str) -> Way:
+    def tuned(self, X: Array, y: Array) -> Answer:
         """``dd.tune`` with its defaults, from the same start."""
-
-        def way(X: Array, y: Array) -> Answer:
-            scale, A, labels, theta = self.rows(X, y)
-            objective, steps = self.objective, max(self.setting.steps, 100)
-            if method == "newton":
-                head = self.setting.head(self.seed).double()
-                objective = dd.Objective(head, "logistic")
-                A, labels, theta = A.double(), labels.double(), theta.double()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", dd.DivergenceWarning)
-                sweep = dd.tune(
-                    A, labels, objective, method=method, steps=steps, theta=theta, progress=False
-                )
-            error, stderr, _ = sweep.corrected_error
-            best = sweep.best
-
-            def losses(X: Array, y: Array) -> Array:
-                state = best.best_state
-                rows = torch.from_numpy(scale(X)).to(state.theta)
-                labels = torch.from_numpy(y).to(state.theta)
-                return objective.losses(rows @ state.theta.T, labels, state.head).double().numpy()
-
-            return Answer(error, stderr, losses)
-
-        return way
+        scale, A, labels, theta = self.rows(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dd.DivergenceWarning)
+            steps = max(self.setting.steps, 100)
+            sweep = dd.tune(A, labels, self.objective, steps=steps, theta=theta, progress=False)
+        error, stderr, _ = sweep.corrected_error
+        return Answer(
+            error, stderr, Iterates(scale, self.objective, [sweep.best.best_state]).pick(0)
+        )
 
 
 def ways(name: str, standardise: bool, rows: int, seed: int) -> dict[str, Way]:
@@ -186,7 +165,4 @@ def ways(name: str, standardise: bool, rows: int, seed: int) -> dict[str, Way]:
     problem = Problem(SETTINGS[name], standardise, seed)
     train = problem.learner()
     found = {"one fit": single_fit(train)} | common_ways(train)
-    found |= {"DD": problem.decoupled, "ODD": problem.tuned("orthogonal")}
-    if name in NEWTON and literal(rows, seed):
-        found["Newton"] = problem.tuned("newton")
-    return found
+    return found | {"DD": problem.decoupled, "ODD": problem.tuned}

@@ -32,7 +32,8 @@ def counts(probabilities: Any, positive: Any) -> ClassCounts:
 
     Example:
         >>> counts([0.9, 0.2, 0.6, 0.6], [True, False, True, False])
-        ClassCounts(thresholds=array([0.9, 0.6, 0.2]), flagged=array([1, 3, 4]), hits=array([1, 2, 2]))
+        ClassCounts(thresholds=array([0.9, 0.6, 0.2]), flagged=array([1, 3, 4]),
+            hits=array([1, 2, 2]))
     """
     positive = np.asarray(positive, dtype=bool)
     others, own, limits = roc_curve(positive, probabilities, drop_intermediate=False)
