@@ -1,7 +1,7 @@
 """Heads of growing width and depth: where train errors stop being estimates of the test error.
 
 ``python studies/later_layers.py`` measures what later_layers.json does not have yet, draws
-later_layers.png and prints the table of docs/theory/later_layers.md; ``--draw`` only draws and
+later_layers.png and prints the table of docs/theory/beyond.md; ``--draw`` only draws and
 prints. Half an hour on one core.
 """
 

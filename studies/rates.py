@@ -1,7 +1,7 @@
 """The error of decoupled descent at finite size along the path: bias c/n and spread s/√n.
 
 ``python studies/rates.py OUT.json`` measures, ``python studies/rates.py draw OUT.json``
-prints the tables of docs/theory/rates.md and draws its figure.
+prints the tables of docs/theory/beyond.md and draws its figure.
 """
 
 from __future__ import annotations

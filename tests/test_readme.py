@@ -35,8 +35,11 @@ def test_python_blocks_run():
     assert float(gap.mean()) < 0.1  # 1000 rows leave the saddle a few steps earlier or later
 
 
-def test_own_loop_in_pytorch():
-    names = run_blocks(ROOT / "docs" / "pytorch.md")
+def test_descents_page_runs():
+    names = run_blocks(ROOT / "docs" / "descents.md")
+    found = [names[name] for name in ("at_minimum", "along_path")]
+    apart = abs(found[0].error - found[1].error)
+    assert apart < 3 * max(one.stderr for one in found)  # two estimates of like models
     X, y = names["X"], names["y"]
     fresh, labels = dd.mixtures.flipped_classes(400, 2.0, flip=0.05, labels=(0, 1)).sample(4000, 1)
     with torch.no_grad():
@@ -53,14 +56,6 @@ def test_own_loop_in_pytorch():
 def test_estimators_page_runs():
     names = run_blocks(ROOT / "docs" / "estimators.md")
     assert 0.8 < names["model"].estimated_accuracy_ <= 1
-
-
-def test_validation_page_runs():
-    X, y = dd.mixtures.flipped_classes(10, 2.0, labels=(0.0, 1.0)).sample(80, seed=0)
-    names = run_blocks(ROOT / "docs" / "validation.md", dd=dd, X=X.double(), y=y.double())
-    found = [names[name] for name in ("at_minimum", "along_path")]
-    apart = abs(found[0].error - found[1].error)
-    assert apart < 3 * max(one.stderr for one in found)  # two estimates of like models
 
 
 def test_diagnostics_page_runs(capsys):

@@ -24,10 +24,9 @@ from tests.test_readme import ROOT, run_blocks
 DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
-    "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
+    "big.md", "checkpoints.md", "descents.md", "developing.md", "diagnostics.md", "estimators.md",
     "integrations.md", "own-parts.md",
-    "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
-    "validation.md",
+    "probing.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
     "theory/orthogonal.md",
 }  # fmt: skip
@@ -265,9 +264,9 @@ def test_probing(capsys):
     assert said in text
 
 
-def test_loop_of_the_family(tmp_path):
+def test_loop_with_five_new_lines(tmp_path):
     """The loop with its five new lines, on drawn rows: a test set tells what is true."""
-    text = (DOCS / "family.md").read_text()
+    text = (DOCS / "descents.md").read_text()
     lines = re.search(r"```diff\n(.*?)```", text, re.DOTALL)[1].splitlines()
     assert sum(line[0] == "+" for line in lines) == 5
     code = "\n".join(line[1:] for line in lines if line[0] != "-")
