@@ -1,4 +1,4 @@
-"""The figure of the front page: five ways to train the same network, train and test error of each.
+"""The figure of the front page: four ways to train the same network, train and test error of each.
 
 ``python studies/story.py`` draws docs/figures/story.png. Half a minute on one core.
 """

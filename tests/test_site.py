@@ -427,9 +427,9 @@ def test_indices_of_formulas_in_the_text(text, shown):
 
 
 def test_numbers_and_their_errors_do_not_break():
-    text = "z is 1.2 ± 0.1 in 5 % of runs ± others"
+    text = "z is 1.2 ± 0.1 in 5 % of runs ± others, 0.4 (0.1) in 3 (all)"
     assert extension("indices").joined(text) == (
-        "z is 1.2\u00a0±\u00a00.1 in 5\u00a0% of runs ± others"
+        "z is 1.2\u00a0±\u00a00.1 in 5\u00a0% of runs ± others, 0.4\u00a0(0.1) in 3 (all)"
     )
 
 

@@ -19,8 +19,8 @@ Piece = tuple[str, str]  # "text", "subscript" or "superscript", and what is wri
 
 
 def joined(text: str) -> str:
-    """Text in which "1.2 ± 0.1" and "5 %" do not break."""
-    return re.sub(r"(?<=\d) (?=±|%)|(?<=±) (?=\d)", "\u00a0", text)
+    """Text in which "1.2 ± 0.1", "5 %" and "0.66 (0.02)" do not break."""
+    return re.sub(r"(?<=\d) (?=±|%|\([\d.]+\))|(?<=±) (?=\d)", "\u00a0", text)
 
 
 def pieces(text: str) -> list[Piece]:
@@ -55,7 +55,7 @@ def setup(app):
 
         def run(self, **_kwargs):
             for text in list(self.document.findall(nodes.Text)):
-                if not set("_^±%").intersection(text):
+                if not set("_^±%(").intersection(text):
                     continue
                 parent = text.parent
                 while parent is not None and not isinstance(parent, exact):

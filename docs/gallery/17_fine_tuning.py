@@ -21,7 +21,7 @@ warnings.simplefilter("ignore")  # warnings of a last epoch that is not the best
 digits = load_digits()
 images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
 labels = torch.tensor(digits.target)
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %%
 # The backbone
