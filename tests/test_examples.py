@@ -56,7 +56,7 @@ def test_optuna_prunes_on_the_train_error(capsys):
 @pytest.mark.slow
 def test_distributed_training(tmp_path):
     """Two processes, as torchrun starts them, and again: the finished run is read."""
-    text = (EXAMPLES.parent / "docs" / "distributed.md").read_text()
+    text = (EXAMPLES.parent / "docs" / "big.md").read_text()
     script = str(EXAMPLES / "distributed_training.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", script, str(tmp_path)]

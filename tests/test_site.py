@@ -329,7 +329,6 @@ def test_quickstart_with_a_model():
     logits = names["trained"](10 * fresh).squeeze(1).detach()
     right = ((logits > 0) == (labels > 0)).double().mean()
     assert right > 0.85  # one label in twenty is flipped
-    assert 0 < names["error"] < 0.69
 
 
 def test_tutorial():
