@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = "decoupled_descent"
 Graph = dict[str, set[str]]
 #: Small modules that any package may import; the text names them, arrows would only hide others.
-TOOLS = {"checks", "files", "progress", "tensor_file"}
+TOOLS = {"checks", "files", "progress", "quiet", "tensor_file"}
 #: Sizes in pixels: the picture, a box, the distance of levels, and the room an arrow needs.
 WIDTH, BOX, HEIGHT, LEVEL, LANE = 370, 104, 38, 66, 10
 

@@ -7,8 +7,6 @@ responds to its own past gradients, and subtracts this response from the row's o
 of the corrected outputs estimates the test error.
 """
 
-import matplotlib.pyplot as plt
-
 import decoupled_descent as dd
 
 mixture = dd.mixtures.xor(dimension=600, snr=4.0)
@@ -22,8 +20,7 @@ run = dd.fit(X, y, objective, algorithm, steps=100, test=fresh, progress=False)
 # The dotted curve is what gradient descent reports. The band is the 95 % interval of the estimate.
 # The orange curve needs rows that you do not have in practice.
 
-run.plot("gradient descent on XOR data")
-plt.show()
+figure = run.plot("gradient descent on XOR data")
 
 # %%
 # The estimate says where to stop, and how good the model is there:
@@ -32,4 +29,4 @@ best = run.best_step
 best, float(run.train_error[best]), float(run.estimated_test_error[best])
 
 # %%
-run.estimate("accuracy")
+print(run.estimate("accuracy"))
