@@ -64,7 +64,7 @@ def test_rows_that_repeat_others_are_left_out(run, tmp_path):
     assert skipped["reason"].tolist() == [f"repeats row {k}" for k in range(11, 31)]
     TABLE.to_csv(data, index=False)
     alone = json.loads(run("train", data, "--target", "answer", "--out", out, *FAST, "--json")[1])
-    assert result["estimate"] == alone["estimate"]
+    assert result["estimated_test_error"] == alone["estimated_test_error"]
 
 
 def test_classes_are_merged(run, tmp_path):
