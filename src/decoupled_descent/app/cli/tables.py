@@ -32,6 +32,7 @@ from decoupled_descent.app.files.targets import (
     decimals_of,
     did_you_mean,
     labels_of,
+    look_like_counts,
     recognise_task,
     spellings_of,
     values_of,
@@ -374,7 +375,11 @@ def _recognised(labels: pd.Series, task: Target) -> str:
         counts = labels.value_counts()
         possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
         remedy = " (choose classes with --task classification)" * possible
-        return f"{labels.name!r} has {different} different numbers, so this is a regression{remedy}"
+        counted = possible and look_like_counts(labels.to_numpy())
+        what = f"counts from {labels.min()} to {labels.max()}" if counted else (
+            f"{different} different numbers"
+        )  # fmt: skip
+        return f"{labels.name!r} has {what}, so this is a regression{remedy}"
     numeric = labels.dtype.kind in "iuf"
     remedy = " (choose numbers with --task regression)" if numeric else ""
     return f"{labels.name!r} has {different} different values, so this is a classification{remedy}"
