@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from decoupled_descent.evaluation.metrics import METRICS, Takes
 
@@ -26,6 +27,15 @@ def test_rows_and_means_have_matching_shapes(name):
 def test_metrics_of_two_classes(name):
     with pytest.raises(ValueError, match="are for two classes"):
         METRICS[name].rows(np.arange(3), np.arange(3))
+
+
+def test_weighted_kappa_is_that_of_scikit_learn():
+    generator, metric = np.random.default_rng(1), METRICS["weighted_kappa"]
+    grades = generator.integers(0, 5, 60)
+    said = np.clip(grades + generator.integers(-1, 2, 60), 0, 4)
+    expected = cohen_kappa_score(grades, said, weights="quadratic")
+    found = float(metric.value(metric.rows(grades, said).mean(0)))
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_several_values_per_row_are_averaged():

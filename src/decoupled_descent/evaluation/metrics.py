@@ -99,6 +99,20 @@ def _mean_f1(means: Floats) -> Floats:
     return np.asarray(ratios.sum(-1) / np.maximum(there.sum(-1), 1))
 
 
+def _grades(y: Any, decisions: Codes) -> Floats:
+    """What kappa with quadratic weights is made of; classes are graded in their order."""
+    true, said = np.asarray(y, np.float64), decisions.astype(np.float64)
+    return np.stack([(said - true) ** 2, true, true**2, said, said**2], 1)
+
+
+def _kappa(means: Floats) -> Floats:
+    """One minus the squared error over that of independent grades with the same shares."""
+    error, true, true2, said, said2 = np.moveaxis(np.asarray(means), -1, 0)
+    chance = true2 + said2 - 2 * true * said
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1 - error / chance)
+
+
 def _brier(y: Any, probabilities: Floats) -> Floats:
     """Squared distance from the right class; of class 1 alone where there are two, as usual."""
     true = np.asarray(y)[:, None] == np.arange(probabilities.shape[1])
@@ -182,6 +196,7 @@ METRICS = {
     "ppv": _share("decision", 1),  # of the rows that are given to class 1, those that belong to it
     "npv": _share("decision", 0),
     "balanced_accuracy": MeanMetric(_recalls, _mean_recall, Takes.DECISIONS, share_interval),
+    "weighted_kappa": MeanMetric(_grades, _kappa, Takes.DECISIONS),
     "f1": MeanMetric(_overlap, _mean_f1, Takes.DECISIONS, share_interval),
     "brier": MeanMetric(_brier, _first, Takes.PROBABILITIES, error_interval),
     "log_loss": MeanMetric(

@@ -44,9 +44,27 @@ def test_the_line_names_the_command_that_goes_on(kind, where, run, tmp_path):
     assert status == 0, err
     result = json.loads(text)
     assert result["rows"] == 59
-    assert "1 bad row was left out; skipped.csv lists what was bad" in result["notes"]
+    assert "1 row was left out; skipped.csv says why" in result["notes"]
     skipped = pd.read_csv(out / "skipped.csv")
     assert skipped["where"].tolist() == [where]
+
+
+def test_rows_that_repeat_others_are_left_out(run, tmp_path):
+    data, out = tmp_path / "a.csv", tmp_path / "out"
+    frame = pd.concat([TABLE, TABLE[10:30]], ignore_index=True)
+    frame.assign(id=np.arange(80)).to_csv(data, index=False)
+    given = ("train", data, "--target", "answer", "--out", out, "--id", "id", *FAST)
+    status, text, err = run(*given, "--drop-duplicates", "--json")
+    assert status == 0, err
+    result = json.loads(text)
+    assert result["rows"] == 60
+    assert "20 rows were left out; skipped.csv says why" in result["notes"]
+    skipped = pd.read_csv(out / "skipped.csv")
+    assert skipped["where"].tolist() == [f"row {k}" for k in range(61, 81)]
+    assert skipped["reason"].tolist() == [f"repeats row {k}" for k in range(11, 31)]
+    TABLE.to_csv(data, index=False)
+    alone = json.loads(run("train", data, "--target", "answer", "--out", out, *FAST, "--json")[1])
+    assert result["estimated_test_error"] == alone["estimated_test_error"]
 
 
 def test_classes_are_merged(run, tmp_path):

@@ -4,7 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.files.targets import check_target, labels_of, recognise_task, values_of
+from decoupled_descent.app.files.targets import (
+    check_target,
+    labels_of,
+    look_like_counts,
+    recognise_task,
+    values_of,
+)
 from decoupled_descent.checks import Target
 
 NAN, INF = float("nan"), float("inf")
@@ -160,6 +166,10 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
         ([0, 1, 2] * 30 + [15], None, REGRESSION),
         ([0, 1, 2] * 30 + [15, 15], None, CLASSIFICATION),
         ([0] * 9 + [1], None, REGRESSION),
+        (np.repeat(range(7), [30, 25, 18, 12, 7, 4, 2]), None, REGRESSION),  # counts
+        (np.repeat(range(7), [30, 25, 18, 12, 7, 4, 2]), CLASSIFICATION, CLASSIFICATION),
+        (np.repeat(range(1, 6), [4, 16, 50, 20, 10]), None, CLASSIFICATION),  # grades
+        (np.repeat([1, 2, 3, 5, 6, 7], [70, 76, 17, 13, 9, 29]), None, CLASSIFICATION),
         (np.random.default_rng(0).normal(size=50), None, REGRESSION),
         ([1e70, -1e70, 0.0], None, REGRESSION),
         ([f"c{k}" for k in range(100)] * 2, None, CLASSIFICATION),
@@ -167,6 +177,21 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
 )
 def test_tasks(labels, task, expected):
     assert recognise_task(pd.Series(labels, name="y"), task) == expected
+
+
+@pytest.mark.parametrize(
+    ("drawn", "low", "high"),
+    [
+        (lambda rng, n: rng.poisson(2, n), 0.75, 1.0),
+        (lambda rng, n: rng.negative_binomial(1, 0.3, n), 0.9, 1.0),
+        (lambda rng, n: rng.integers(0, 8, n), 0.0, 0.01),
+        (lambda rng, n: rng.choice(6, n, p=rng.dirichlet(np.ones(6))), 0.0, 0.1),
+    ],
+)
+def test_counts_are_recognised(drawn, low, high):
+    """Shares of 200 draws of 150 labels; the limits are three standard errors from those stated."""
+    rng = np.random.default_rng(3)
+    assert low <= np.mean([look_like_counts(drawn(rng, 150)) for _ in range(200)]) <= high
 
 
 @pytest.mark.parametrize(

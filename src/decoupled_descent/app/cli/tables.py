@@ -18,7 +18,12 @@ from decoupled_descent.app.files.opening import LoadedTable, open_table
 from decoupled_descent.app.files.other_tasks import several_labels, time_to_event
 from decoupled_descent.app.files.positive import positive_class
 from decoupled_descent.app.files.process_group import ProcessGroup
-from decoupled_descent.app.files.repairs import SkippedRow, merge_classes, skip_bad_rows
+from decoupled_descent.app.files.repairs import (
+    SkippedRow,
+    drop_duplicates,
+    merge_classes,
+    skip_bad_rows,
+)
 from decoupled_descent.app.files.row_weights import about_weights, weights_of
 from decoupled_descent.app.files.table_reader import FirstPass, TableReader
 from decoupled_descent.app.files.targets import (
@@ -27,6 +32,7 @@ from decoupled_descent.app.files.targets import (
     decimals_of,
     did_you_mean,
     labels_of,
+    look_like_counts,
     recognise_task,
     spellings_of,
     values_of,
@@ -110,6 +116,7 @@ class Wishes(NamedTuple):
     merge_classes: tuple[str, ...] = ()  # pairs old=new
     plain: tuple[str, ...] = ()  # columns whose values are taken as they are
     weight: str | None = None  # the weights of the rows
+    drop_duplicates: bool = False  # leave out rows that repeat an earlier one
 
 
 def prepare(
@@ -143,8 +150,8 @@ def prepare(
     if not skipped:
         return prepared
     count = len({one.where for one in skipped})
-    rows = f"{count} bad rows were" if count > 1 else "1 bad row was"
-    note = f"{rows} left out; {SKIPPED} lists what was bad"
+    rows = f"{count} rows were" if count > 1 else "1 row was"
+    note = f"{rows} left out; {SKIPPED} says why"
     return prepared._replace(skipped=skipped, notes=[note, *prepared.notes])
 
 
@@ -157,11 +164,16 @@ def _go_on(path: Path, target: str) -> str:
 def _repaired(
     reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
 ) -> tuple[TableReader, tuple[SkippedRow, ...]]:
-    """Merge classes and leave out bad rows, if that was asked for."""
-    if not wishes.skip_bad_rows and not wishes.merge_classes:
+    """Merge classes and leave out bad or repeated rows, if that was asked for."""
+    asked = {
+        "--skip-bad-rows": wishes.skip_bad_rows,
+        "--drop-duplicates": wishes.drop_duplicates,
+        "--merge-classes": wishes.merge_classes,
+    }
+    if not any(asked.values()):
         return reader, ()
     if not isinstance(reader, LoadedTable):
-        raise ValueError("--skip-bad-rows and --merge-classes are for tables that fit into memory")
+        raise ValueError(f"{listed(asked)} are for tables that fit into memory")
     frame = mark_missing(reader.first_pass().sample, wishes.words)
     check_target([str(name) for name in frame.columns], target)
     attributes = dict(frame.attrs)
@@ -172,6 +184,9 @@ def _repaired(
         frame.attrs = attributes
         unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
         frame, more = skip_bad_rows(frame, target, unused)
+        skipped += more
+    if wishes.drop_duplicates:
+        frame, more = drop_duplicates(frame, target, [*wishes.drop, wishes.identifier])
         skipped += more
     frame.attrs = attributes
     return reader.with_frame(frame), tuple(skipped)
@@ -360,7 +375,11 @@ def _recognised(labels: pd.Series, task: Target) -> str:
         counts = labels.value_counts()
         possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
         remedy = " (choose classes with --task classification)" * possible
-        return f"{labels.name!r} has {different} different numbers, so this is a regression{remedy}"
+        counted = possible and look_like_counts(labels.to_numpy())
+        what = f"counts from {labels.min()} to {labels.max()}" if counted else (
+            f"{different} different numbers"
+        )  # fmt: skip
+        return f"{labels.name!r} has {what}, so this is a regression{remedy}"
     numeric = labels.dtype.kind in "iuf"
     remedy = " (choose numbers with --task regression)" if numeric else ""
     return f"{labels.name!r} has {different} different values, so this is a classification{remedy}"

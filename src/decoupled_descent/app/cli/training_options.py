@@ -71,6 +71,14 @@ SkipBadRows = Annotated[
         help="Leave out rows with cells that cannot be read, and list them in DIR/skipped.csv.",
     ),
 ]
+DropDuplicates = Annotated[
+    bool,
+    typer.Option(
+        "--drop-duplicates",
+        help="Leave out rows that repeat an earlier one in every column but --id and --drop, and "
+        "list them in DIR/skipped.csv.",
+    ),
+]
 MergeClasses = Annotated[
     list[str] | None,
     option(metavar="OLD=NEW", help="Rename a class of the target; may be repeated."),
@@ -149,6 +157,7 @@ class TrainOptions:
     positive: Positive = None
     cost_ratio: CostRatio = None
     skip_bad_rows: SkipBadRows = False
+    drop_duplicates: DropDuplicates = False
     merge_classes: MergeClasses = None
     identifier: common.Identifier = None
     drop: common.Drop = None
@@ -174,7 +183,7 @@ class TrainOptions:
         return Wishes(
             self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time,
             self.positive, self.skip_bad_rows, tuple(self.merge_classes or ()),
-            tuple(self.plain or ()), self.weight,
+            tuple(self.plain or ()), self.weight, self.drop_duplicates,
         )  # fmt: skip
 
     def for_estimator(self) -> dict[str, Any]:

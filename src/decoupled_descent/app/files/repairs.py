@@ -1,4 +1,4 @@
-"""Go on with bad cells: rows are left out and listed, classes are merged.
+"""Go on with bad or repeated rows: they are left out and listed; and classes are merged.
 
 The target of a row that is left out becomes a missing value, so that the numbers of all other rows
 stay those of the file.
@@ -116,6 +116,28 @@ def skip_bad_rows(
         repaired[target] = repaired[target].mask(left_out)
     repaired.attrs = dict(frame.attrs)
     return repaired, skipped
+
+
+def drop_duplicates(
+    frame: pd.DataFrame, target: str, unused: Sequence[str | None] = ()
+) -> tuple[pd.DataFrame, list[SkippedRow]]:
+    """Make the targets of rows missing that repeat an earlier one; return the list of these rows.
+
+    Columns that are ``unused`` may differ.
+
+    Example:
+        >>> table = pd.DataFrame({"a": [1, 2, 1], "y": [0, 1, 0]}, index=[1, 2, 3])
+        >>> single, skipped = drop_duplicates(table, "y")
+        >>> single["y"].isna().tolist(), skipped[0].where, skipped[0].reason
+        ([False, False, True], 'row 3', 'repeats row 1')
+    """
+    used = frame[[name for name in frame.columns if name not in unused]]
+    known = used[target].notna()
+    codes = used[known].groupby(list(used.columns), dropna=False, sort=False).ngroup()
+    first = pd.Series(codes.index, codes.index).groupby(codes).transform("first")
+    repeated = first.index[first != first.index]
+    skipped = [SkippedRow(f"row {k}", "", "", f"repeats row {first[k]}") for k in repeated]
+    return frame.assign(**{target: frame[target].mask(frame.index.isin(repeated))}), skipped
 
 
 def as_table(skipped: Sequence[SkippedRow]) -> str:

@@ -62,8 +62,8 @@ CHECKS = (
         "by a model that was fitted to its duplicate, so the estimate is too low.",
         definition="{how}",
         advice="drop the duplicates, or keep one row of each group",
-        command_advice="delete the duplicates; or, if a column says which rows are of the same "
-        "person or thing, train with --group and its name",
+        command_advice="leave the duplicates out with --drop-duplicates; or, if a column says "
+        "which rows are of the same person or thing, train with --group and its name",
     ),
     Check(
         name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
