@@ -56,6 +56,8 @@ class Metered(NamedTuple):
 
 def metered(evaluation: Evaluation, metric: Metric, blocks: int) -> tuple[str, Metered]:
     """The name of a metric, and its value with a standard error."""
+    if not (isinstance(metric, str) or callable(metric)):
+        raise ValueError(f"metric={metric!r} must be the name of a metric, or a function")
     if isinstance(metric, str) and (found := _of_losses(evaluation, metric)) is not None:
         return metric, found
     if evaluation.periods is not None:
