@@ -70,7 +70,7 @@ def test_all_pairs_are_compared():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (np.full(4, np.nan), "4 rows without finite numbers"),
+        (np.full(4, np.nan), "4 rows with missing or infinite"),
         (np.zeros(3), "has 3 rows and y 4"),
         (np.full((4, 2), 0.9), "do not add up to 1"),
         (np.full((4, 3), 1 / 3), "2 classes: give a class"),

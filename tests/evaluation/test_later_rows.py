@@ -55,3 +55,14 @@ def test_bad_times(time, words):
     X, y, _ = drifting()
     with pytest.raises(ValueError, match=words):
         dd.evaluate(Ridge().fit(X, y), X, y, time=time)
+
+
+def test_errors_of_later_rows_are_not_negative():
+    """Few periods that differ give wide intervals; none of these errors can be below 0."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 3))
+        y = X[:, 0] + rng.normal(size=60) * np.exp(0.8 * rng.normal(size=60))
+        found = dd.evaluate(Ridge().fit(X, y), X, y, time=np.arange(60))
+        for metric in ("mse", "rmse", "mae", "median_absolute_error"):
+            assert found.estimate(metric).interval[0] >= 0

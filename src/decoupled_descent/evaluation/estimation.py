@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import Z95, interval, share_interval
+from decoupled_descent.checks import Z95, error_interval, interval, share_interval
 from decoupled_descent.evaluation.auc import area_under_curve
 from decoupled_descent.evaluation.means import jackknife, of_means, share_with_stderr
 from decoupled_descent.evaluation.median import median
@@ -177,7 +177,8 @@ def _median(evaluation: Evaluation) -> Metered:
     errors = METRICS["mae"].rows(evaluation.labels, _given(evaluation, Takes.NUMBERS, MEDIAN))
     units = evaluation.units
     value, ends = median(errors[:, 0], evaluation.row_weights, units)
-    return Metered(value, (ends[1] - ends[0]) / (2 * Z95), int(units.max()) + 1, ends)
+    stderr = (ends[1] - ends[0]) / (2 * Z95)
+    return Metered(value, stderr, int(units.max()) + 1, ends, error_interval)
 
 
 def by_function(
