@@ -65,6 +65,6 @@ def test_numbers():
 
 
 def test_one_row_of_a_class_has_no_roc():
-    y, p = probabilities()
+    _, p = probabilities()
     (only,) = dd.evaluate(predictions=p, y=(np.arange(200) == 7).astype(int)).plot().axes
     assert only.get_title() == "calibration"

@@ -147,9 +147,8 @@ def _of_one(predictions: Any, labels: Any, name: str, options: Any) -> Evaluatio
     """The evaluation of one model's predictions."""
     given = np.asarray(predictions)
     if given.ndim == 2 and given.shape[1] == 1:
-        column = [str(one) for one in getattr(predictions, "columns", ())]
         given = given[:, 0]
-        if _is_first(column, given, labels):
+        if _is_first(getattr(predictions, "columns", None), given, labels):
             given = 1 - given.astype(np.float64)
     if given.ndim == 0:
         raise ValueError(f"{name}={predictions!r} must have a prediction for each row of y")
@@ -198,10 +197,15 @@ def _are_chances(given: Any, count: int) -> bool:
     return count == 2 and numeric and bool((given >= 0).all() and (given <= 1).all())
 
 
-def _is_first(column: list[str], given: Any, labels: Any) -> bool:
-    """Whether the only column has the name of the first of two classes, and probabilities."""
+def _is_first(columns: Any, given: Any, labels: Any) -> bool:
+    """Whether the only column has the name of the first of two classes, and probabilities.
+
+    Names are text: a frame that was given none has the number 0 there, which says nothing.
+    """
+    if columns is None or not isinstance(columns[0], str):
+        return False
     classes = np.unique(labels)
-    named = len(classes) == 2 and column == [str(classes[0])]
+    named = len(classes) == 2 and columns[0] == str(classes[0])
     return named and _are_chances(given, 2) and _has_classes(labels, given)
 
 
