@@ -143,7 +143,11 @@ def test_one_column_of_a_class_has_its_probabilities():
         found = dd.evaluate(predictions=pd.DataFrame({name: given}), y=words)
         assert found.error == pytest.approx(log_loss(y, p))
     for given in (pd.DataFrame({"0": 1 - p}), pd.Series(p).to_frame(), pd.DataFrame(p)):
-        assert dd.evaluate(predictions=given, y=y).error == pytest.approx(log_loss(y, p))
+        for labels in (y, y.astype(float)):
+            found = dd.evaluate(predictions=given, y=labels)
+            assert found.error == pytest.approx(log_loss(y, p))
+    named = pd.DataFrame({"1": p, "0": 1 - p})
+    assert dd.evaluate(predictions=named, y=y.astype(float)).error == pytest.approx(log_loss(y, p))
 
 
 def test_predictions_in_the_order_of_folds_are_refused():

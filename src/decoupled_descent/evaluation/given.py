@@ -205,8 +205,14 @@ def _is_first(columns: Any, given: Any, labels: Any) -> bool:
     if columns is None or not isinstance(columns[0], str):
         return False
     classes = np.unique(labels)
-    named = len(classes) == 2 and columns[0] == str(classes[0])
+    named = len(classes) == 2 and columns[0] == _texts(classes)[0]
     return named and _are_chances(given, 2) and _has_classes(labels, given)
+
+
+def _texts(classes: Any) -> list[str]:
+    """The names of classes as text; 1.0 is 1."""
+    whole = classes.dtype.kind == "f" and bool((classes == np.round(classes)).all())
+    return [str(one) for one in (classes.astype(np.int64) if whole else classes).tolist()]
 
 
 def _unknown(given: Any, classes: Any) -> Any:
@@ -235,7 +241,7 @@ def _probabilities(predictions: Any, given: Any, classes: Any, name: str) -> Flo
     names = list(getattr(predictions, "columns", classes))
     order = codes_of(classes, names)
     if (order < 0).any():
-        order = codes_of(np.asarray(classes).astype(str), [str(one) for one in names])
+        order = codes_of(_texts(classes), [str(one) for one in names])
     if (order < 0).any():
         raise ValueError(f"{name} has the columns {names}, and y the classes {classes.tolist()}")
     chances = given[:, order].astype(np.float64)
