@@ -91,6 +91,8 @@ def test_wrong_numbers():
         (lambda: dd.prox.SoftThreshold(-1), "penalty=-1"),
         (lambda: dd.prox.Ridge(math.nan), "penalty"),
         (lambda: dd.prox.Box(1.0, 0.0), "low=1.0"),
+        (lambda: dd.prox.Box("a", 1.0), "low='a'"),
+        (lambda: dd.prox.Entrywise(3), "function=3"),
     ):
         with pytest.raises(ValueError, match=name):
             wrong()

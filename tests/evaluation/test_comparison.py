@@ -25,6 +25,13 @@ def test_pairing_sees_what_single_errors_hide():
     assert difference.stderr < 0.2 * float(shared.std()) / 20
 
 
+def test_only_evaluations_are_compared():
+    rng = np.random.default_rng(0)
+    one = dd.evaluate(predictions=rng.normal(size=20), y=rng.normal(size=20))
+    with pytest.raises(ValueError, match="other=3 must be an evaluation"):
+        one.compare(3)
+
+
 def test_rows_must_match():
     with pytest.raises(ValueError, match="same rows"):
         dd.evaluation.paired_difference(torch.ones(3), torch.ones(4))

@@ -264,6 +264,7 @@ def test_areas_within_folds_compare_rows_of_one_fold():
         ("accuracy", "values", "metric='accuracy' needs the class that is decided for"),
         (metrics.f1_score, "values", "metric=f1_score is for classes"),
         ("auc", "many", "metric='auc' is for two classes"),
+        (None, "two", "metric=None must be the name of a metric, or a function"),
     ],
 )
 def test_refusals(metric, kind, message):

@@ -70,7 +70,7 @@ def test_all_pairs_are_compared():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (np.full(4, np.nan), "4 rows without finite numbers"),
+        (np.full(4, np.nan), "4 rows with missing or infinite"),
         (np.zeros(3), "has 3 rows and y 4"),
         (np.full((4, 2), 0.9), "do not add up to 1"),
         (np.full((4, 3), 1 / 3), "2 classes: give a class"),
@@ -134,6 +134,68 @@ def test_your_word_is_about_predictions():
         dd.evaluate(LinearRegression().fit(X, y), X, y, out_of_fold=True)
     with pytest.raises(ValueError, match="X has 100 rows and y 99"):
         dd.evaluate(predictions=y[1:], y=y[1:], X=X)
+
+
+def test_one_column_of_a_class_has_its_probabilities():
+    y, p = predictions()
+    words = np.where(y, "yes", "no")
+    for name, given in (("yes", p), ("no", 1 - p), ("model", p)):
+        found = dd.evaluate(predictions=pd.DataFrame({name: given}), y=words)
+        assert found.error == pytest.approx(log_loss(y, p))
+    for given in (pd.DataFrame({"0": 1 - p}), pd.Series(p).to_frame(), pd.DataFrame(p)):
+        for labels in (y, y.astype(float)):
+            found = dd.evaluate(predictions=given, y=labels)
+            assert found.error == pytest.approx(log_loss(y, p))
+    named = pd.DataFrame({"1": p, "0": 1 - p})
+    assert dd.evaluate(predictions=named, y=y.astype(float)).error == pytest.approx(log_loss(y, p))
+
+
+def test_predictions_in_the_order_of_folds_are_refused():
+    """Folds that are joined one after the other have the index of y, in another order."""
+    y, p = predictions()
+    labels, order = pd.Series(y), np.random.default_rng(0).permutation(200)
+    moved = pd.Series(p).iloc[order]
+    for given in (moved, {"a": p, "b": moved}):
+        with pytest.raises(ValueError, match="in another order"):
+            dd.evaluate(predictions=given, y=labels)
+    found = dd.evaluate(predictions=moved.loc[labels.index], y=labels)
+    assert found.error == pytest.approx(log_loss(y, p))
+    other = pd.Series(p, index=np.arange(200) + 1000)  # says nothing about an order
+    assert dd.evaluate(predictions=other, y=labels).error == found.error
+
+
+def test_constant_columns_show_nothing():
+    y, p = predictions()
+    X = np.ones((200, 3))
+    found = dd.evaluate(predictions=p, y=y, X=X, out_of_fold=True)
+    assert status(found, "predictions of training rows") != "alarm"
+
+
+WORDS = np.array(["a", "b", "c"] * 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "y", "options", "message"),
+    [
+        (np.zeros(3), [0.5, np.nan, 1.5], {}, "y has 1 row with missing"),
+        (np.zeros(3), ["a", None, "b"], {}, "y has 1 row with missing"),
+        (np.array(["a", None, "b"], object), ["a", "b", "b"], {}, "predictions has 1 row with"),
+        (0.5, [0, 1, 1], {}, "must have a prediction for each row"),
+        ({"m": None}, [0, 1, 1], {}, r"predictions\['m'\]=None must have"),
+        (np.char.upper(WORDS), WORDS, {}, "predictions has 'A', and y the classes"),
+        (np.array([0.1, 7.0, 0.2]), ["a", "b", "b"], {}, "predictions has 7.0, and y the classes"),
+        (np.zeros((30, 2)), np.arange(30) % 3 + 0.5, {}, "a dictionary for several models"),
+        (np.zeros(3), [0, 1, 1], {"time": [1, 2, 3]}, "time= and refits="),
+        (np.zeros(3), [0, 1, 1], {"refits": 3}, "time= and refits="),
+    ],
+    ids=[
+        "nan", "none", "unpredicted", "one number", "nothing", "other words", "no probability",
+        "several columns", "time", "refits",
+    ],
+)  # fmt: skip
+def test_missing_values_and_wrong_options_get_one_line(given, y, options, message):
+    with pytest.raises(ValueError, match=message):
+        dd.evaluate(predictions=given, y=y, **options)
 
 
 def test_a_model_and_predictions_exclude_each_other():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import StandardScaler
 
 import decoupled_descent as dd
@@ -31,7 +32,10 @@ A, label = classes(100)
         ((Ridge().fit(X, y), X, y, np.full(100, -1.0)), "sample_weight must be 100 numbers"),
         ((Ridge().fit(X, y), X, y, None, [1, 2]), "groups has 2 entries"),
         ((Ridge().fit(X, y), X, y, None, np.zeros(100)), "fewer than 3 groups"),
+        ((Ridge().fit(X, y), X, y, None, ["a", None] * 50), "groups has 50 missing values"),
         ((Ridge().fit(X, y), X, y, None, None, -1), "refits=-1"),
+        ((Ridge().fit(X, y), np.where(X > 2, np.nan, X), y), "X has missing or infinite values"),
+        ((GridSearchCV(Ridge(), {"alpha": [1, 2]}, refit=False).fit(X, y), X, y), "refit=True"),
     ],
 )
 def test_wrong_use_gets_one_line(arguments, message):

@@ -1,6 +1,7 @@
 """Models of the past on later rows, against an expanding window by hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -55,3 +56,33 @@ def test_bad_times(time, words):
     X, y, _ = drifting()
     with pytest.raises(ValueError, match=words):
         dd.evaluate(Ridge().fit(X, y), X, y, time=time)
+
+
+def test_errors_of_later_rows_are_not_negative():
+    """Few periods that differ give wide intervals; none of these errors can be below 0."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 3))
+        y = X[:, 0] + rng.normal(size=60) * np.exp(0.8 * rng.normal(size=60))
+        found = dd.evaluate(Ridge().fit(X, y), X, y, time=np.arange(60))
+        for metric in ("mse", "rmse", "mae", "median_absolute_error"):
+            assert found.estimate(metric).interval[0] >= 0
+
+
+def test_times_with_a_zone_are_those_of_utc():
+    X, y, _ = drifting()
+    model = Ridge().fit(X, y)
+    days = pd.Series(pd.date_range("2024-01-01", periods=len(y), freq="D"))
+    plain = dd.evaluate(model, X, y, time=days)
+    zoned = dd.evaluate(model, X, y, time=days.dt.tz_localize("Europe/Berlin"))
+    assert zoned.error == plain.error
+
+
+def test_periods_without_weight_do_not_count():
+    X, y, t = drifting()
+    weights = np.ones(len(y))
+    weights[120:140] = 0
+    model = Ridge().fit(X, y, sample_weight=weights)
+    assert len(dd.evaluate(model, X, y, weights, time=t).by_period) == 4
+    with pytest.raises(ValueError, match="no weight"):
+        dd.evaluate(model, X, y, np.r_[np.ones(100), np.zeros(100)], time=t)

@@ -75,3 +75,13 @@ def test_shares_of_rows_that_agree_and_of_groups():
     together = share_with_stderr(right, groups=np.arange(40) % 4 // 2).stderr
     assert together > 2 * alone
     assert share_with_stderr(right, expected=np.full(40, 0.6)).value == pytest.approx(0.6)
+
+
+def test_a_share_of_one_group_is_that_of_one_unit():
+    """Nothing is known of how groups differ; several groups that agree are as many rows."""
+    right = np.array([1.0, 1.0, 0.0, 0.0])
+    one = share_with_stderr(right, None, np.zeros(4, int))
+    assert one == pytest.approx((0.5, math.sqrt(0.25 / 5)))
+    assert share_with_stderr(right, None, np.array([0, 1, 0, 1])).stderr == pytest.approx(
+        share_with_stderr(right).stderr
+    )

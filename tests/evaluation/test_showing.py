@@ -62,3 +62,9 @@ def test_numbers():
     rows = np.argsort(said, kind="stable")[-20:]
     assert right.lines[1].get_ydata()[-1] == pytest.approx((true - said)[rows].mean())
     assert isinstance(evaluation, Evaluation)
+
+
+def test_one_row_of_a_class_has_no_roc():
+    _, p = probabilities()
+    (only,) = dd.evaluate(predictions=p, y=(np.arange(200) == 7).astype(int)).plot().axes
+    assert only.get_title() == "calibration"

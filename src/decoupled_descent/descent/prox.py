@@ -86,6 +86,9 @@ class Box(Prox):
 
     def __post_init__(self) -> None:
         """Check the bounds."""
+        for name, value in (("low", self.low), ("high", self.high)):
+            if value not in (-math.inf, math.inf):
+                real_number(name, value)
         if not self.low < self.high:
             raise ValueError(f"low={self.low!r} must be below high={self.high!r}")
 
@@ -139,6 +142,11 @@ class Entrywise(Prox):
     """
 
     function: Callable[[Tensor, float], Tensor]
+
+    def __post_init__(self) -> None:
+        """Check the function."""
+        if not callable(self.function):
+            raise ValueError(f"function={self.function!r} must be a function of theta and lr")
 
     def __call__(self, theta: Tensor, rate: float) -> Tensor:
         """Return the function's value."""

@@ -41,6 +41,8 @@ class Comparison(NamedTuple):
 
 def compare(one: Evaluation, other: Evaluation, metric: Metric | None = None) -> Comparison:
     """Compare two models on the same rows; see :meth:`Evaluation.compare`."""
+    if not isinstance(other, type(one)):
+        raise ValueError(f"other={other!r} must be an evaluation of another model")
     if len(one.losses) != len(other.losses) or not np.array_equal(one.labels, other.labels):
         raise ValueError(
             f"other has {len(other.losses)} rows and this evaluation {len(one.losses)}, or "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.checks import Z95, interval, share_interval
+from decoupled_descent.checks import Z95, error_interval, interval, share_interval
 from decoupled_descent.evaluation.auc import area_under_curve
 from decoupled_descent.evaluation.means import jackknife, of_means, share_with_stderr
 from decoupled_descent.evaluation.median import median
@@ -56,6 +56,8 @@ class Metered(NamedTuple):
 
 def metered(evaluation: Evaluation, metric: Metric, blocks: int) -> tuple[str, Metered]:
     """The name of a metric, and its value with a standard error."""
+    if not (isinstance(metric, str) or callable(metric)):
+        raise ValueError(f"metric={metric!r} must be the name of a metric, or a function")
     if isinstance(metric, str) and (found := _of_losses(evaluation, metric)) is not None:
         return metric, found
     if evaluation.periods is not None:
@@ -175,7 +177,8 @@ def _median(evaluation: Evaluation) -> Metered:
     errors = METRICS["mae"].rows(evaluation.labels, _given(evaluation, Takes.NUMBERS, MEDIAN))
     units = evaluation.units
     value, ends = median(errors[:, 0], evaluation.row_weights, units)
-    return Metered(value, (ends[1] - ends[0]) / (2 * Z95), int(units.max()) + 1, ends)
+    stderr = (ends[1] - ends[0]) / (2 * Z95)
+    return Metered(value, stderr, int(units.max()) + 1, ends, error_interval)
 
 
 def by_function(

@@ -90,16 +90,21 @@ def evaluate(
 
         if fitted is not None:
             raise ValueError("predictions= is given with a model; pass one of them")
+        if time is not None or refits != "auto":
+            raise ValueError(
+                "time= and refits= fit a model again, and predictions= have none; leave them out"
+            )
         return of_predictions(predictions, y, sample_weight, groups, X, out_of_fold)
     if out_of_fold:
         raise ValueError("out_of_fold=True is about predictions=, which are missing; pass them")
     if refits != "auto":
         refits = whole_number("refits", refits, least=0)
+    seconds = real_number("time_limit", time_limit)
     foreign = foreign_model(fitted, X, y, sample_weight, groups)
     if time is not None:
         result = of_later_rows(foreign, as_times(time, foreign.task.n))
     elif hasattr(fitted, "cv_results_"):
-        result = _of_search(foreign, refits, real_number("time_limit", time_limit))
+        result = _of_search(foreign, refits, seconds)
     else:
         result = _of_model(foreign, refits)
     found = leak(foreign.task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.foreign import Foreign, codes_of, kind_of, taken_labels
@@ -63,7 +64,10 @@ def _check_fitted(fitted: Any, name: str) -> None:
     except NotFittedError:
         raise ValueError(f"the {name} is not fitted: call fit(X, y) before") from None
     if not hasattr(fitted, "predict"):
-        raise ValueError(f"the {name} has no predict: pass a classifier or a regressor")
+        remedy = "pass a classifier or a regressor"
+        if hasattr(fitted, "cv_results_"):
+            remedy = "fit it with refit=True, so that it has its best model"
+        raise ValueError(f"the {name} has no predict: {remedy}")
 
 
 def _task(fitted: Any, X: Any, y: Any, weights: Floats | None, groups: Codes | None) -> Task:
@@ -104,7 +108,9 @@ def as_groups(groups: Any, n: int) -> Codes | None:
     """The number of the group of each row."""
     if groups is None:
         return None
-    codes = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+    codes = pd.factorize(np.asarray(groups).reshape(-1), sort=True)[0]
+    if missing := int((codes < 0).sum()):
+        raise ValueError(f"groups has {missing} missing values; give each of these rows its group")
     if len(codes) != n:
         raise ValueError(f"groups has {len(codes)} entries, and X {n} rows; give one for each row")
     if codes.max() < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.evaluation import Evaluation
@@ -28,14 +29,18 @@ def of_later_rows(foreign: Foreign, times: Floats) -> Evaluation:
         if task.groups is not None:
             past = past[~np.isin(task.groups[past], task.groups[piece])]
         before = np.concatenate([before, piece])
+        if task.weights is not None and not min(
+            task.weights[past].sum(), task.weights[piece].sum()
+        ):
+            continue
         if len(past) < 2 or (task.classes is not None and np.ptp(task.labels[past]) == 0):
             continue
         parts.append(piece)
         said.append(foreign.predict(foreign.fitted(past, task.weights), piece))
     if len(parts) < 2:
         raise ValueError(
-            "time: the rows before the later ones have one class only, or the same groups; leave "
-            "out time"
+            "time: the rows before the later ones have one class only, no weight, or the same "
+            "groups; leave out time"
         )
     rows = np.concatenate(parts)
     groups = None
@@ -51,6 +56,8 @@ def of_later_rows(foreign: Foreign, times: Floats) -> Evaluation:
 
 def as_times(time: Any, n: int) -> Floats:
     """The time of each row as a number, or ``ValueError``."""
+    if isinstance(getattr(time, "dtype", None), pd.DatetimeTZDtype):
+        time = pd.DatetimeIndex(time).tz_convert(None)
     given = np.asarray(time)
     if given.shape != (n,):
         raise ValueError(

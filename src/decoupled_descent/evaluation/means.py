@@ -108,8 +108,8 @@ def share_with_stderr(
     r"""A share of rows and its standard error, which is above 0 even if all rows agree.
 
     The variance of the share p is that of m = p(1 − p)/variance independent rows. Two right and two
-    wrong rows are added to them (Agresti and Coull). If all rows agree, m is Kish's number of
-    units.
+    wrong rows are added to them (Agresti and Coull). If all rows agree, or are one group, m is
+    Kish's number of units.
 
     Args:
         right: Whether each row counts for the share, shape (n,).
@@ -128,8 +128,9 @@ def share_with_stderr(
     parts = shares * (right - share)
     sums = parts if groups is None else np.bincount(groups, parts)
     rows = effective_count(shares, groups)
-    if right.min() < right.max():
-        rows = min(share * (1 - share) / float(sums @ sums), effective_count(shares))
+    if right.min() < right.max() and (groups is None or np.ptp(groups) > 0):
+        spread, rows = float(sums @ sums), effective_count(shares)
+        rows = min(share * (1 - share) / spread, rows) if spread > 0 else rows
     if expected is not None:
         share = min(1.0, max(0.0, float(shares @ np.asarray(expected, np.float64))))
     towards = (rows * share + 2) / (rows + 4)

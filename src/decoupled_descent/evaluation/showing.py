@@ -78,12 +78,22 @@ def drawn(evaluation: Evaluation) -> Figure:
         return _numbers(evaluation)
     if np.ndim(evaluation.predictions) != 2 or np.ndim(evaluation.labels) != 1:
         return _classes(evaluation)
-    binary = evaluation.predictions.shape[1] == 2
-    figure, axes = new_figure(1 + binary)
+    area = _area(evaluation)
+    figure, axes = new_figure(1 + (area is not None))
     _calibration(axes[0, 0], evaluation)
-    if binary:
-        _roc(axes[0, 1], evaluation)
+    if area is not None:
+        _roc(axes[0, 1], evaluation, area)
     return figure
+
+
+def _area(evaluation: Evaluation) -> Estimate | None:
+    """The area under the ROC curve; None of many classes, or if a class has no rows or one row."""
+    if evaluation.predictions.shape[1] != 2:
+        return None
+    try:
+        return evaluation.estimate("auc")
+    except ValueError:
+        return None
 
 
 def _parts(values: Floats) -> list[Any]:
@@ -125,13 +135,12 @@ def _calibration(ax: Axes, evaluation: Evaluation) -> None:
     tidy(ax)
 
 
-def _roc(ax: Axes, evaluation: Evaluation) -> None:
+def _roc(ax: Axes, evaluation: Evaluation, area: Estimate) -> None:
     """The ROC curve, with the area and its interval."""
     order = np.argsort(-evaluation.positive_predictions[:, 1], kind="stable")
     true = (evaluation.positive_labels == 1)[order] * evaluation.row_weights[order]
     false = evaluation.row_weights[order] - true
     rates = [np.append(0, np.cumsum(one)) / max(one.sum(), 1e-300) for one in (false, true)]
-    area = evaluation.estimate("auc")
     low, high = area.interval
     ax.plot([0, 1], [0, 1], color="grey", lw=0.8)
     ax.plot(*rates, color=COLOURS["test"])

@@ -26,8 +26,8 @@ EXPLOSION = 1e3
 LEAP, EARLY = 10.0, 10
 #: What to do about it.
 REMEDY = (
-    "Decoupled descent grows without bound where there is no signal to learn: use damping below "
-    "1, a smaller lr, or the best step of this run"
+    "Use a smaller lr, damping below 1 (decoupled descent grows without bound where there is no "
+    "signal to learn), or the best step of this run"
 )
 
 

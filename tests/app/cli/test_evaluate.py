@@ -75,7 +75,12 @@ def test_numbers_with_weights(run, tmp_path):
     [
         (lambda one: one, ("--target", "sick"), "there is no column 'sick'"),
         (lambda one: one[["ill"]], ("--target", "ill"), "no columns of predictions"),
-        (lambda one: one.assign(first=2.0), ("--target", "ill"), "give a class or 2"),
+        (lambda one: one.assign(first=2.0), ("--target", "ill"), "remove others"),
+        (
+            lambda one: one.assign(w="1 kg"),
+            ("--target", "ill", "--weight", "w"),
+            "column 'w' holds weights",
+        ),
         (
             lambda one: one.assign(first=one["first"].where(one.index > 0)),
             ("--target", "ill"),

@@ -62,3 +62,13 @@ def test_a_penalty_that_was_chosen():
         Cs=3, l1_ratios=(0,), scoring="neg_log_loss", use_legacy_attributes=False, **EXACT
     ).fit(A, two)
     check_miss(model, A, two)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_ridge_whose_share_is_stored_as_none():
+    """The defaults of scikit-learn 1.9: ``l1_ratio_`` is [None]."""
+    legacy = LogisticRegressionCV(Cs=[0.1], use_legacy_attributes=True, **EXACT).fit(A, two)
+    plain = LogisticRegression(C=0.1, **EXACT).fit(A, two)
+    found, expected = (dd.evaluate(one, A, two, refits=0) for one in (legacy, plain))
+    assert found.how == expected.how == "formula"
+    assert found.error == pytest.approx(expected.error, rel=1e-6)

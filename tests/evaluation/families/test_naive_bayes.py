@@ -10,6 +10,7 @@ from sklearn.naive_bayes import (
     MultinomialNB,
 )
 
+import decoupled_descent as dd
 from tests.evaluation.families.problems import check_exact, classes
 
 A, label = classes(60, count=3)
@@ -32,3 +33,11 @@ CODES = np.clip((A + 2).astype(int), 0, 4)
 )
 def test_literally(model, rows):
     check_exact(model, rows, label, weights=True, groups=True)
+
+
+@pytest.mark.parametrize("model", [GaussianNB(), MultinomialNB()])
+def test_other_rows_are_refused(model):
+    model.fit(COUNTS, label)
+    for rows, weights in ((COUNTS[::-1], None), (COUNTS, np.arange(60) + 1.0)):
+        with pytest.raises(ValueError, match="not the rows"):
+            dd.evaluate(model, rows, label, weights)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.svm import SVC, SVR
 
 import decoupled_descent as dd
@@ -67,6 +68,19 @@ def test_other_rows_are_refused():
         dd.evaluate(SVR().fit(X, y), X[:50], y[:50])
     with pytest.raises(ValueError, match="not the table"):
         dd.evaluate(SVR().fit(X, y), X[::-1], y)
+
+
+@pytest.mark.parametrize("kind", [SVC, SVR])
+def test_sparse_rows_are_as_dense_ones(kind):
+    rows, labels = (X, y) if kind is SVR else classes(100)
+    rows = np.where(np.abs(rows) < 0.5, 0, rows)
+    sparse = sp.csr_matrix(rows)
+    dense = dd.evaluate(kind(gamma=0.1, tol=1e-8).fit(rows, labels), rows, labels)
+    found = dd.evaluate(kind(gamma=0.1, tol=1e-8).fit(sparse, labels), sparse, labels)
+    assert found.how == dense.how
+    np.testing.assert_allclose(found.losses, dense.losses, rtol=1e-6)
+    with pytest.raises(ValueError, match="not the table"):
+        dd.evaluate(kind(gamma=0.1).fit(sparse, labels), sparse[::-1], labels)
 
 
 def test_a_kernel_that_was_computed_before_is_left_to_folds():

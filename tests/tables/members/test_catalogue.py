@@ -30,3 +30,12 @@ def test_files():
     assert restore_member(settings, tensors, 2).name == "random forest"
     with pytest.raises(ValueError, match="does not exist"):
         restore_member(settings | {"kind": "oak"}, tensors, 2)
+
+
+def test_a_forest_that_is_named_is_grown():
+    """The other members leave nothing to it, so the default mixture does not finish it."""
+    given = table("logistic", n=200)
+    given = given._replace(mixed=0.98 * given.targets + 0.01)
+    assert as_recipes("auto", True)[0].train(given, 0) == []
+    (fit,) = as_recipes(["random forest"], True)[0].train(given, 0)
+    assert fit.model.name == "random forest"

@@ -115,9 +115,11 @@ def test_a_forest_that_adds_nothing_is_not_finished():
     given = steps(200, 0)
     plain = grow_forest(given, EXTRA, 1)
     perfect = given._replace(mixed=0.98 * given.targets + 0.01)
-    assert grow_forest(perfect, EXTRA, 1) is None
+    useful = EXTRA._replace(only_useful=True)
+    assert grow_forest(perfect, useful, 1) is None
+    assert torch.equal(grow_forest(perfect, EXTRA, 1).predictions, plain.predictions)
     constant = given._replace(mixed=torch.full((200, 2), 0.5, dtype=torch.float64))
-    assert torch.equal(grow_forest(constant, EXTRA, 1).predictions, plain.predictions)
+    assert torch.equal(grow_forest(constant, useful, 1).predictions, plain.predictions)
 
 
 def test_few_trees_show_what_many_would_add(monkeypatch):

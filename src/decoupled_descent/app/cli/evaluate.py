@@ -54,15 +54,22 @@ def evaluate(
     from decoupled_descent.app.cli.output import echo_json
 
     frame = dd.read_table(predictions)
-    y, groups, weights = (_column(frame, name) for name in (target, group, weight))
+    y, groups = (_column(frame, name) for name in (target, group))
+    weights = _weights(frame, weight)
     models = _models(frame, [name for name in (target, group, weight) if name is not None])
-    result = dd.evaluate(
-        predictions=models,
-        y=y,
-        sample_weight=None if weights is None else weights.to_numpy(float),
-        groups=groups,
-        out_of_fold=out_of_fold,
-    )
+    try:
+        result = dd.evaluate(
+            predictions=models,
+            y=y,
+            sample_weight=weights,
+            groups=groups,
+            out_of_fold=out_of_fold,
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Every column holds predictions but {target!r} and those that --group and "
+            "--weight name; remove others, such as numbers of rows or folds"
+        ) from None
     if as_json:
         echo_json(_content(result))
     else:
@@ -80,6 +87,19 @@ def _column(frame: pd.DataFrame, name: str | None) -> Any:
     if missing:
         raise ValueError(f"column {name!r} has {missing} missing values; remove these rows")
     return frame[name]
+
+
+def _weights(frame: pd.DataFrame, name: str | None) -> Any:
+    """A column of weights; None without a name."""
+    import pandas as pd
+
+    given = _column(frame, name)
+    if given is None:
+        return None
+    numbers = pd.to_numeric(given, errors="coerce")
+    if not (numbers >= 0).all():
+        raise ValueError(f"column {name!r} holds weights, which must be numbers of at least 0")
+    return numbers.to_numpy(float)
 
 
 def _models(frame: pd.DataFrame, used: list[str]) -> dict[str, Any]:

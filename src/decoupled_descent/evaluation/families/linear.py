@@ -61,6 +61,10 @@ class Linear(Family):
     def leave_out(self, model: Any, task: Task) -> LeftOut:
         """Predict every row by one Newton step without it."""
         task = task.with_rows(task.matrix)
+        if not np.isfinite(task.X).all():
+            raise ValueError(
+                "X has missing or infinite values, and the model has none in its fit: pass its rows"
+            )
         problem = self.problem(model, task)
         outputs = task.X @ problem.coefficients + problem.intercepts
         minimum = _minimum(problem, task, outputs)

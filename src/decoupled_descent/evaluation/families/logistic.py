@@ -44,7 +44,8 @@ def _penalty(model: Any) -> tuple[float, float]:
         return 0.0, 0.0
     named = {"l1": 1.0, "l2": 0.0}.get(model.penalty)
     share = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))
-    share = np.unique(0.0 if share is None else np.asarray(share, object).astype(float))
+    each = np.asarray(share, object).reshape(-1)  # None for a ridge, as scikit-learn stores it
+    share = np.unique([0.0 if one is None else float(one) for one in each])
     if len(share) > 1:
         raise NoFormulaError("its classes have different penalties")
     part = float(share[0]) if named is None else named

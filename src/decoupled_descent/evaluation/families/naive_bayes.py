@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from decoupled_descent.evaluation.families.interface import Family, LeftOut
 from decoupled_descent.evaluation.foreign import taken
@@ -22,6 +23,7 @@ class NaiveBayes(Family):
 
     def leave_out(self, model: Any, task: Task) -> LeftOut:
         """Predict every row by counts without it."""
+        _check_same(model, task)
         weights, result = task.row_weights, np.empty((task.n, len(task.classes)))
         state = self.start(copy.deepcopy(model), task)
         for own in task.units:
@@ -35,6 +37,17 @@ class NaiveBayes(Family):
     @abstractmethod
     def without(self, state: Any, task: Task, own: Codes, weights: Floats) -> Floats:
         """Probabilities of a unit without its rows."""
+
+
+def _check_same(model: Any, task: Task) -> None:
+    """Refuse rows that give other counts than the model has."""
+    given = {} if task.weights is None else {"sample_weight": task.weights}
+    again = clone(model).fit(task.X, task.y, **given)
+    if not np.allclose(again.predict_proba(task.X), model.predict_proba(task.X), atol=1e-6):
+        raise ValueError(
+            "X and y are not the rows that the model was fitted to: their counts are others; pass "
+            "the same rows and sample_weight"
+        )
 
 
 class CountingBayes(NaiveBayes):

@@ -92,7 +92,7 @@ class SupportVectors(Family):
         gram = self._gram(model, task)
         if task.classes is None:
             dual = np.zeros(task.n)
-            dual[model.support_] = model.dual_coef_[0]
+            dual[model.support_] = _dense(model.dual_coef_)[0]
             outputs = gram @ dual + model.intercept_[0]
             cost = model.C * task.row_weights
             ends = -model.epsilon, model.epsilon
@@ -172,7 +172,7 @@ def _minimum(gram: Floats, gradients: Floats, curvatures: Floats) -> KernelMinim
 def _dual(model: Any, task: Task, first: int, second: int) -> Floats:
     """The coefficients of the rows for a pair of classes, positive for the first."""
     dual, labels = np.zeros(task.n), task.labels[model.support_]
-    coefficients = model.dual_coef_
+    coefficients = _dense(model.dual_coef_)
     if len(task.classes) == 2:
         dual[model.support_] = -coefficients[0]
         return dual
@@ -182,14 +182,15 @@ def _dual(model: Any, task: Task, first: int, second: int) -> Floats:
     return dual
 
 
+def _dense(values: Any) -> Floats:
+    """Numbers that are a sparse matrix if the model was fitted to one."""
+    return np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+
+
 def _check_same(model: Any, task: Task) -> None:
     """Refuse rows of which the support vectors are not a part."""
     if model.shape_fit_[0] != task.n:
         raise ValueError(f"X has {task.n} rows, and the model was fitted to {model.shape_fit_[0]}")
-    vectors = model.support_vectors_
-    rows = task.matrix[model.support_] if not hasattr(vectors, "toarray") else vectors
-    if np.shape(vectors) == np.shape(rows) and not np.allclose(
-        vectors.toarray() if hasattr(vectors, "toarray") else vectors,
-        rows.toarray() if hasattr(rows, "toarray") else rows,
-    ):
+    vectors, rows = _dense(model.support_vectors_), task.matrix[model.support_]
+    if np.shape(vectors) == np.shape(rows) and not np.allclose(vectors, rows):
         raise ValueError("X is not the table that the model was fitted to: pass the same rows")

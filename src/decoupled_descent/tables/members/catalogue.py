@@ -27,7 +27,7 @@ RECIPES: dict[str, Recipe] = {
 }
 #: What ``"auto"`` trains.
 AUTO: tuple[Recipe, ...] = (
-    *FORESTS,
+    *(one._replace(only_useful=True) for one in FORESTS),
     *GAUSSIANS,
     SparseRecipe(only_wide=True),
     BoostingRecipe(fewest=FEWEST),

@@ -58,6 +58,7 @@ class ForestKind(NamedTuple):
     random_splits: bool  # thresholds drawn at random (extremely randomised trees)
     columns: float  # the share of the columns that are tried for a split
     leaf: int = 1  # the fewest rows of a leaf
+    only_useful: bool = False  # whether it is not finished if the first trees add nothing
 
     def suits(self, size: TableSize) -> bool:
         """Every table suits."""
@@ -102,7 +103,8 @@ def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit 
         return Forest(kind.name, **arrays, low=low, high=high, unseen=bags[:count].T == 0)
 
     with config_context(skip_parameter_validation=True, assume_finite=True):  # a sixth of the time
-        if table.mixed is not None and largest_gain(grown(FIRST), table) < WORTH:
+        useful = not kind.only_useful or table.mixed is None
+        if not useful and largest_gain(grown(FIRST), table) < WORTH:
             return None
         forest = grown(TREES)
     means, single, count = _out_of_bag(forest, table)
