@@ -60,8 +60,13 @@ FOLLOWED = {
     ),
     "duplicates": (
         copies(), {"features": "rbf", "wishes": Wishes(drop=("thing",))},
-        "duplicate rows", "delete the duplicates; or, if a column says which rows are",
+        "duplicate rows", "leave the duplicates out with --drop-duplicates; or, if a column says",
         {"features": "rbf", "wishes": Wishes(group="thing")},
+    ),
+    "duplicates, left out": (
+        copies(), {"features": "rbf", "wishes": Wishes(drop=("thing",))},
+        "duplicate rows", "leave the duplicates out with --drop-duplicates; or, if a column says",
+        {"features": "rbf", "wishes": Wishes(drop=("thing",), drop_duplicates=True)},
     ),
     "an identifier": (
         patients(), {"features": "rbf"},
