@@ -316,7 +316,13 @@ KINKS = {
 }
 
 
-@pytest.mark.parametrize("name", KINKS)
+#: These take longer than the others together.
+LONGER = ("hinge, batches", "relu")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONGER)) for one in KINKS]
+)
 def test_losses_and_heads_with_kinks(name):
     """Test errors by the formula for new rows: 4000 of them, and eight draws."""
     make, objective, options = KINKS[name]

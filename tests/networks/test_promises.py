@@ -191,7 +191,7 @@ def speakers(each, seed, count=240):
 
 
 @BOTH
-@pytest.mark.parametrize("each", [2, 3])
+@pytest.mark.parametrize("each", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_several_rows_of_each_speaker_are_noticed(train, each):
     for seed in range(2):
         X, y, who = speakers(each, seed)

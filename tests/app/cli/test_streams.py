@@ -27,7 +27,7 @@ def shell(command, folder):
     )
 
 
-@pytest.mark.parametrize("more", ["--json", ""])
+@pytest.mark.parametrize("more", ["--json", pytest.param("", marks=pytest.mark.slow)])
 def test_results_that_cannot_be_printed_are_one_line_and_the_model_is_saved(table, tmp_path, more):
     train = f"{COMMAND} train {table} --target y --ridge 1 --features linear --out o"
     result = shell(f"{train} {more} > /dev/full", tmp_path)

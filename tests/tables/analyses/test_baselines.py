@@ -38,6 +38,7 @@ def test_later_rows_are_guessed_from_those_before_them():
     assert linear.evaluation.error == pytest.approx(model.estimated_test_error_)
 
 
+@pytest.mark.slow
 def test_random_labels_are_seldom_better_than_guessing():
     """The level is 5 %: of 60 tables, more than 7 are below it with a probability of 1 %."""
     said = 0

@@ -47,6 +47,7 @@ def test_errors_and_differences_are_those_of_the_rows():
     assert [one.gap for one in found] == sorted((one.gap for one in found), reverse=True)
 
 
+@pytest.mark.slow
 def test_chance_names_a_category_in_one_table_of_twenty():
     """40 categories that are alike, in 200 tables: the share of tables with a false name."""
     rng = np.random.default_rng(1)

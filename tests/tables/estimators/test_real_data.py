@@ -44,7 +44,7 @@ def judge(model, X_test, y_test):
     [
         ("breast_cancer", dd.DecoupledClassifier, 0.94),
         ("wine", dd.DecoupledClassifier, 0.93),
-        ("digits", dd.DecoupledClassifier, 0.9),
+        pytest.param("digits", dd.DecoupledClassifier, 0.9, marks=pytest.mark.slow),
         ("diabetes", dd.DecoupledRegressor, 0.35),
     ],
 )

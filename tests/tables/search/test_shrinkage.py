@@ -59,6 +59,7 @@ def losses(model, X, y):
     return -np.log(model.predict_proba(X)[np.arange(len(y)), y]).mean()
 
 
+@pytest.mark.slow
 def test_tables_without_signal_are_predicted_with_less_confidence():
     """The error on new rows is lower in the mean of the draws than without the constant model."""
     changes, names = [], ["random forest", "naive Bayes"]
