@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics
+from sklearn.linear_model import LogisticRegression
 
+import decoupled_descent as dd
 from decoupled_descent.evaluation.heavy_tail import mean_interval
 from tests.evaluation.problems import estimate
 
@@ -304,3 +306,14 @@ def test_intervals_of_squared_errors_are_those_of_a_long_tail():
     groups = torch.arange(N) // 4
     grouped = estimate("mse", y, outputs, "values", groups=groups).interval
     assert grouped == pytest.approx(mean_interval(squares.reshape(-1, 4).mean(1)))
+
+
+@pytest.mark.parametrize(("few", "verdict"), [(3, "caution"), (30, "trust")])
+def test_an_area_of_few_rows_of_a_class_is_a_caution(few, verdict):
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(300, 3)), np.arange(300) < few
+    evaluation = dd.evaluate(LogisticRegression().fit(X, y), X, y)
+    area = evaluation.estimate("auc")
+    assert evaluation.verdict == "trust"
+    assert area.verdict == verdict
+    assert any(f"One class has {few} rows" in reason for reason in area.reasons) == (few == 3)

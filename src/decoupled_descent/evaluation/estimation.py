@@ -33,6 +33,11 @@ Codes = NDArray[np.int64]
 BLOCKS = 200
 #: The area under the ROC curve, which is not a function of means over rows.
 AUC = "auc"
+#: With fewer rows, or groups, of a class, the area is a caution: leaving one out changes the share
+#: of its class, so that rows are compared at different levels. Of 15 tables of 300 rows without a
+#: signal, with 2 to 8 rows of one class, three models had areas that were too low by 0.11 on
+#: average, and by more than two standard errors in a fifth of the cases.
+FEWEST_OF_A_CLASS = 10
 #: The median of absolute errors, which is not one either; its interval is from order statistics.
 MEDIAN = "median_absolute_error"
 #: Functions of ``sklearn.metrics`` that take decisions. All others take probabilities.
@@ -52,6 +57,7 @@ class Metered(NamedTuple):
     ends: tuple[float, float] | None = None
     interval: Callable[[float, float], tuple[float, float]] = interval
     without: Floats | None = None  # the metric without each unit, if that was computed
+    doubt: str = ""  # why the metric is to be taken with caution, whatever the verdict is
 
 
 def metered(evaluation: Evaluation, metric: Metric, blocks: int) -> tuple[str, Metered]:
@@ -169,7 +175,15 @@ def _area(evaluation: Evaluation) -> Metered:
         evaluation.models,
     )  # fmt: skip
     stderr = max(jackknife(area.without), area.smallest_stderr)
-    return Metered(area.value, stderr, len(area.without), None, share_interval, area.without)
+    ones = np.asarray(evaluation.positive_labels) == 1
+    least = min(len(np.unique(evaluation.units[kind])) for kind in (ones, ~ones))
+    few = (
+        f"One class has {least} {'row' if evaluation.groups is None else 'group'}"
+        f"{'s' * (least > 1)}, too few for an area under the curve: it is often too low. To do: "
+        f"get at least {FEWEST_OF_A_CLASS}."
+    )
+    doubt = few if least < FEWEST_OF_A_CLASS else ""
+    return Metered(area.value, stderr, len(area.without), None, share_interval, area.without, doubt)
 
 
 def _median(evaluation: Evaluation) -> Metered:

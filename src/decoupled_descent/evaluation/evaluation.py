@@ -323,6 +323,9 @@ class Evaluation:
             if math.isfinite(found.value) and math.isfinite(found.stderr):
                 ends = found.interval(found.value, found.stderr)
         verdict, reasons = self.verdict, self.reasons
+        if found.doubt:
+            verdict = "caution" if verdict == "trust" else verdict
+            reasons = (*reasons, found.doubt)
         return Estimate(found.value, found.stderr, ends, name, found.units, verdict, reasons)
 
     def compare(self, other: Evaluation, metric: Metric | None = None) -> Comparison:
