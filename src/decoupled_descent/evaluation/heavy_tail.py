@@ -66,7 +66,7 @@ def mean_interval(losses: Floats, stderr: float = 0.0, seed: int = 0) -> tuple[f
     limit = float(body[-1] + tail[0]) / 2
     shape, scale = _posterior(np.maximum(tail - limit, 1e-12), rng)
     share = rng.beta(m, n - m, DRAWS)
-    centre = rng.normal(body.mean(), body.std() / math.sqrt(n - m), DRAWS)
+    centre = rng.normal(body.mean(), float(standard_error(body)), DRAWS)
     means = (1 - share) * centre + share * (limit + scale / (1 - shape))
     means += rng.normal(0.0, stderr / largest, DRAWS)
     low, high = largest * np.quantile(means, [0.025, 0.975])
