@@ -1,7 +1,7 @@
 """Every member of the family: gaps of train and test error, and its state evolution.
 
-Run with ``python studies/family.py OUT.json [PARTS]``, with parts gaps, gaps_adam, batches,
-limit, limit_adam and passes. Without names all parts are run: more than an hour on one core. Noisy
+Run with ``python studies/family.py OUT.json [PARTS]``, with parts gaps, gaps_adam, limit,
+limit_adam and passes. Without names all parts are run: more than an hour on one core. Noisy
 MNIST is found by DECOUPLED_DATA. The results that the pages quote are in
 ``studies/family.json``.
 """
@@ -76,54 +76,6 @@ def gaps(seeds=range(4), n=1000, only=None):
             }
             print(name, kind, found[f"{name} / {kind}"], flush=True)
     return found
-
-
-def batches(seeds=8, n=1000, passes=10):
-    """Epoch means of batch losses minus those of the test errors at the same updates.
-
-    A loop in PyTorch, with and without the corrections, from the same weights.
-    """
-    found, mixture, lr = {}, four_modes(n), LR
-    X_test, y_test = mixture.sample(TEST_ROWS, seed=10**6)
-    for name in ("decoupled", "SGD"):
-        each = []
-        for seed in range(seeds):
-            X, y = mixture.sample(n, seed=seed)
-            objective = network(seed)
-            theta = dd.DecoupledDescent(lr).init(dd.Rows(X, y), objective, seed=seed).theta
-            model = objective.model(theta, objective.parameters())
-            first, *rest = model.parameters()
-            groups = [{"params": [first], "lr": lr * n}, {"params": rest, "lr": lr}]
-            optimizer = torch.optim.SGD(groups, lr=lr)
-            loss_of = _plain(model)
-            if name == "decoupled":
-                loss_of = dd.Decoupling(model, _criterion, optimizer, n, variance=1 / n)
-            differences, generator = [], torch.Generator().manual_seed(seed)
-            for _ in range(passes):
-                for rows in torch.randperm(n, generator=generator).split(n // 10):
-                    with torch.no_grad():
-                        test = _criterion(model(X_test), y_test).item()
-                    optimizer.zero_grad()
-                    loss = loss_of(X[rows], y[rows], rows)
-                    loss.backward()
-                    optimizer.step()
-                    differences.append(loss.item() - test)
-            each.append(torch.tensor(differences).view(passes, -1).mean(1))
-        each = torch.stack(each)
-        found[name] = {
-            "bias_by_pass": each.mean(0).tolist(),
-            "stderr_by_pass": (each.std(0) / seeds**0.5).tolist(),
-        }
-        print(found, flush=True)
-    return found
-
-
-def _criterion(outputs, labels):
-    return torch.nn.functional.binary_cross_entropy_with_logits(outputs.squeeze(1), labels)
-
-
-def _plain(model):
-    return lambda x, y, _: _criterion(model(x), y)
 
 
 def limit(seeds=range(6), n=4000, steps=11, only=None):
@@ -237,7 +189,6 @@ PROBLEMS = {
 PARTS = {
     "gaps": gaps,
     "gaps_adam": partial(gaps, range(4, 16), only="momentum 0.8, Adam for the head"),
-    "batches": batches,
     "limit": limit,
     "limit_adam": partial(limit, range(6, 22), only="momentum 0.8, Adam for the head"),
     "passes": passes,

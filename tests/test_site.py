@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.evaluation.checks.catalogue import CHECKS, QUESTIONS
@@ -26,7 +25,7 @@ DOCS = ROOT / "docs"
 OWN_TEST = {
     "big.md", "checkpoints.md", "descents.md", "developing.md", "diagnostics.md", "estimators.md",
     "integrations.md", "own-parts.md",
-    "probing.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
+    "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
     "theory/orthogonal.md",
 }  # fmt: skip
@@ -245,53 +244,6 @@ def test_tests_that_pages_name_exist():
     for page in DOCS.rglob("*.md"):
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
         assert named <= defined, (page, named - defined)
-
-
-@pytest.mark.slow
-def test_probing(capsys):
-    """Figures of the page, and that the estimates are right on images that nobody has seen."""
-    names = run_blocks(DOCS / "probing.md")
-    text = (DOCS / "probing.md").read_text()
-    for name, stderr in (("probe", 0.016), ("wider", 0.012)):
-        model = names[name]
-        truth = model.score(names["embeddings"][300:], names["labels"][300:])
-        assert abs(model.estimated_accuracy_ - truth) < 3 * stderr
-        assert f"{model.estimated_accuracy_:.3f}" in text
-        assert f"{truth:.3f}" in text
-    mean, stderr = names["difference"].mean(), names["difference"].std() / 300**0.5
-    assert f"{mean:.3f} ± {stderr:.3f}" in text
-    said = capsys.readouterr().out.strip()
-    assert said in text
-
-
-def test_loop_with_five_new_lines(tmp_path):
-    """The loop with its five new lines, on drawn rows: a test set tells what is true."""
-    text = (DOCS / "descents.md").read_text()
-    lines = re.search(r"```diff\n(.*?)```", text, re.DOTALL)[1].splitlines()
-    assert sum(line[0] == "+" for line in lines) == 5
-    code = "\n".join(line[1:] for line in lines if line[0] != "-")
-    call = re.search(r"`(error, stderr = .*?)`", text)[1]  # at the end of an epoch
-    code = code.replace("    scheduler.step()\n", f"    scheduler.step()\n    {call}\n")
-    generator = torch.Generator().manual_seed(0)
-    means = 0.12 * torch.randn(3, 300, generator=generator)
-
-    def draw(n):
-        labels = torch.randint(0, 3, (n,), generator=generator)
-        return means[labels] + torch.randn(n, 300, generator=generator), labels
-
-    (X, y), (fresh, answers) = draw(1000), draw(4000)
-    torch.manual_seed(0)
-    names = {"X": X, "y": y, "d": 300, "device": "cpu", "path": tmp_path / "saved", "torch": torch}
-    names |= {"nn": torch.nn, "F": functional} | vars(torch.utils.data)
-    exec(code, names)
-    with torch.no_grad():
-        truth = functional.cross_entropy(names["model"](fresh), answers, reduction="none")
-        fitted = functional.cross_entropy(names["model"](X), y)
-    noise = (names["stderr"] ** 2 + float(truth.var()) / 4000) ** 0.5
-    head = (16 + 16 * 3 + 3) / 1000  # its own optimism, which is not corrected
-    assert abs(names["error"] - float(truth.mean())) < 3 * noise + head
-    assert float(fitted) < float(truth.mean()) - 3 * noise - head
-    assert (tmp_path / "saved").exists()
 
 
 def test_quickstart_with_a_table(tmp_path, monkeypatch):

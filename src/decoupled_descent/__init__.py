@@ -57,7 +57,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
     from decoupled_descent.training import sweeps as sweeps
     from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
-    from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
     from decoupled_descent.training.sweeps.sweep import sweep as sweep
@@ -79,7 +78,6 @@ _NAMES = {
     "Checkpoint": "training.checkpoint",
     "CrossFit": "networks.folds.cross_fit",
     "DecoupledDescent": "descent",
-    "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",
     "GradientDescent": "descent",
     "Objective": "objective",

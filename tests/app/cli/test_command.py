@@ -16,7 +16,6 @@ COMMANDS = (
     "compare",
     "export",
     "diagnose",
-    "probe",
     "demo",
     "evolve",
     "reproduce",

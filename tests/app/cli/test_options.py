@@ -73,7 +73,6 @@ def test_fields_of_a_dataclass_are_the_options_of_a_command():
         ("reproduce", "moon"),
         ("reproduce", "mnist", "--data", "absent"),
         ("diagnose", "data.csv", "--target", "z"),
-        ("probe", "absent.npz"),
     ],
     ids=" ".join,
 )

@@ -23,7 +23,6 @@ from decoupled_descent.app.cli import (
     evolve,
     export,
     predict,
-    probe,
     reproduce,
     train,
 )
@@ -48,7 +47,6 @@ for command in (
     evaluate.evaluate,
     export.export,
     diagnose.diagnose,
-    probe.probe,
     demo.demo,
     evolve.evolve,
     reproduce.reproduce,

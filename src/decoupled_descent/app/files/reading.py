@@ -12,14 +12,11 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.app.files.arrays import arrays_of, read_matrix
+from decoupled_descent.app.files.arrays import read_matrix
 from decoupled_descent.app.files.json_lines import read_json_lines
 from decoupled_descent.app.files.limits import LARGE, check_width
 from decoupled_descent.app.files.names import UNNAMED, check_names
@@ -188,23 +185,6 @@ def _all_different(column: pd.Series) -> bool:
         return bool(column.is_unique)
     except TypeError:
         return False
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` or ``.npy`` file, or the columns of a table.
-
-    If a table has at least two columns of type float, they become one matrix called ``X``. Other
-    columns keep their names.
-    """
-    if path.suffix.lower() in (".npz", ".npy"):
-        with naming(path):
-            return arrays_of(content_of(path))
-    frame = read_table(path)
-    numbers = [name for name in frame.columns if types.is_float_dtype(frame[name].dtype)]
-    if len(numbers) < 2:
-        return {name: frame[name].to_numpy() for name in frame.columns}
-    rest = {name: frame[name].to_numpy() for name in frame.columns if name not in numbers}
-    return {"X": frame[numbers].to_numpy(dtype=np.float64), **rest}
 
 
 INDEX = (
