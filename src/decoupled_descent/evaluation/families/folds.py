@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from decoupled_descent.evaluation.families.interface import LeftOut
+from decoupled_descent.evaluation.folds import assign_folds
 from decoupled_descent.evaluation.foreign import Foreign
 from decoupled_descent.evaluation.means import unit_values
 
@@ -68,23 +69,13 @@ def _fold(foreign: Foreign, out: Any) -> Any:
 
 def _folds(foreign: Foreign, seed: int, most: int) -> list[Any]:
     """Rows of each fold: each class in all folds, whole groups in one."""
-    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-
     task = foreign.task
-    count = min(most, len(task.units))
-    options = {"n_splits": count, "shuffle": True, "random_state": seed}
-    rows = np.zeros(task.n)
-    if task.classes is None:
-        splitter = KFold(**options) if task.groups is None else GroupKFold(**options)
-        return [test for _, test in splitter.split(rows, groups=task.groups)]
-    if task.groups is not None:
-        splitter = StratifiedGroupKFold(**options)
-        return [out for _, out in splitter.split(rows, task.labels, task.groups) if len(out)]
-    rarest = int(np.bincount(task.labels).min())
-    if rarest < 2:
+    classes = None if task.classes is None else task.labels
+    if classes is not None and task.groups is None and (rarest := np.bincount(classes).min()) < 2:
         raise ValueError(
             f"y has a class with {rarest} row: without it, no model knows the class; drop it, or "
             "merge it with another"
         )
-    options["n_splits"] = max(2, min(count, rarest))
-    return [test for _, test in StratifiedKFold(**options).split(rows, task.labels)]
+    count = min(most, len(task.units))
+    fold = assign_folds(task.n, count, classes=classes, groups=task.groups, seed=seed).fold.numpy()
+    return [np.flatnonzero(fold == k) for k in range(count)]
