@@ -199,7 +199,7 @@ def _evaluation(foreign: Foreign, left: LeftOut, **others: Any) -> Evaluation:
     given = {
         "how": left.how, "weights": task.weights, "groups": task.groups, "pairs": pairs,
         "losses": _losses(foreign, left), "classes": task.classes, "refits": left.refits,
-        "reason": left.reason,
+        "reason": left.reason, "models": left.models,
     }  # fmt: skip
     if left.fitted is not None:
         given["influence"] = _distance(left.fitted, said)

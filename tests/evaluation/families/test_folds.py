@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
@@ -26,6 +26,19 @@ def test_classes_keep_their_shares():
     X, y = classes(100)
     left = by_folds(foreign_model(DummyClassifier(strategy="prior").fit(X, y), X, y))
     np.testing.assert_allclose(left.predictions, 0.5)
+
+
+def test_areas_compare_rows_of_one_fold():
+    """Models of different folds predict on different levels: only their own rows are compared."""
+    X, y = classes(60)
+    found = dd.evaluate(GradientBoostingClassifier(n_estimators=5).fit(X, y), X, y)
+    right = pairs = 0.0
+    for fold in np.unique(found.models):
+        own = found.models == fold
+        score, high = found.predictions[own, 1], y[own] == 1
+        gaps = score[high][:, None] - score[~high]
+        right, pairs = right + (gaps > 0).sum() + (gaps == 0).sum() / 2, pairs + gaps.size
+    assert found.estimate("auc").value == pytest.approx(right / pairs, abs=1e-12)
 
 
 def test_groups_are_in_one_fold():

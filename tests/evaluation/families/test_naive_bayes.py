@@ -11,7 +11,7 @@ from sklearn.naive_bayes import (
 )
 
 import decoupled_descent as dd
-from tests.evaluation.families.problems import check_exact, classes
+from tests.evaluation.families.problems import by_refits, check_exact, classes
 
 A, label = classes(60, count=3)
 COUNTS = np.abs(A * 3).round()
@@ -33,6 +33,15 @@ CODES = np.clip((A + 2).astype(int), 0, 4)
 )
 def test_literally(model, rows):
     check_exact(model, rows, label, weights=True, groups=True)
+
+
+def test_classes_keep_their_shares():
+    """Bayes' rule: as refits with the shares of all rows, with weights and groups as well."""
+    groups = np.repeat(np.arange(15), 4)
+    shares = np.bincount(label) / len(label)
+    found = dd.evaluate(GaussianNB().fit(A, label), A, label, groups=groups)
+    wanted = by_refits(GaussianNB(priors=shares), A, label, groups=groups)
+    np.testing.assert_allclose(found.predictions, wanted, atol=1e-10)
 
 
 @pytest.mark.parametrize("model", [GaussianNB(), MultinomialNB()])

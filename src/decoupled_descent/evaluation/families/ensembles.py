@@ -14,6 +14,7 @@ from decoupled_descent.evaluation.families.interface import (
     LeftOut,
     NoFormulaError,
     not_known,
+    with_shares,
 )
 from decoupled_descent.evaluation.kinds import PROBABILITIES
 from decoupled_descent.evaluation.task import Task
@@ -61,8 +62,11 @@ class OutOfBag(Family):
         variance = (squares / count[:, None] - mean**2).clip(0) * (count / (count - 1))[:, None]
         extra = variance * (1 / count - 1 / len(bags))[:, None]
         excess = _excess(task, mean, extra, count, len(bags))
-        shaped = mean if task.kind == PROBABILITIES else mean.reshape(task.labels.shape)
-        return LeftOut(shaped, "out of bag", pairs=not_known, excess=excess, is_exact=True)
+        if task.kind != PROBABILITIES:
+            mean = mean.reshape(task.labels.shape)
+        weighted = task.kind != PROBABILITIES or getattr(model, "class_weight", None) is not None
+        kept = None if weighted else with_shares(task, mean)
+        return LeftOut(mean, "out of bag", kept=kept, pairs=not_known, excess=excess, is_exact=True)
 
 
 def _excess(task: Task, mean: Floats, extra: Floats, count: Floats, parts: int) -> Floats:

@@ -31,7 +31,10 @@ def by_folds(foreign: Foreign, reason: str = "", seed: int = 0, count: int = FOL
     """Predict the rows of each fold by a model of the others, in parallel by joblib."""
     predictions = _predicted(foreign, parts := _folds(foreign, seed, count))
     fitted = foreign.predict(foreign.model, np.arange(foreign.task.n))
-    return LeftOut(predictions, "folds", fitted, refits=len(parts), reason=reason)
+    models = np.empty(foreign.task.n, np.int64)
+    for number, out in enumerate(parts):
+        models[out] = number
+    return LeftOut(predictions, "folds", fitted, models=models, refits=len(parts), reason=reason)
 
 
 def pairs_by_halves(foreign: Foreign) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 
 class NoFormulaError(Exception):
@@ -40,6 +41,7 @@ class LeftOut:
         reason: Why no formula was used, for the report.
         is_exact: Whether the predictions are those of literal refits, or need none for another
             reason, so that refits have nothing to correct.
+        models: The number of the model that predicts each row, where several were fitted; or None.
     """
 
     predictions: Any
@@ -53,6 +55,24 @@ class LeftOut:
     refits: int = 0
     reason: str = ""
     is_exact: bool = False
+    models: Codes | None = None
+
+
+def with_shares(task: Task, predictions: Floats) -> Floats:
+    r"""Probabilities as if the classes had kept their shares when a row, or group, was left out.
+
+    Without row i its class is rarer, and is predicted less often. Where predictions are in
+    proportion to shares, as by Bayes' rule, :math:`p_k \propto p_k^{(-i)} \pi_k / \pi_k^{(-i)}`.
+    """
+    marks = task.one_hot() * task.row_weights[:, None]
+    units = np.arange(task.n) if task.groups is None else task.groups
+    lost = np.zeros((int(units.max()) + 1, marks.shape[1]))
+    np.add.at(lost, units, marks)
+    rest = (marks.sum(0) - lost)[units]
+    factors = marks.mean(0) / marks.mean() * rest.sum(1, keepdims=True)
+    kept = predictions * np.where(rest > 0, factors / np.where(rest > 0, rest, 1.0), 0.0)
+    total = kept.sum(1, keepdims=True)
+    return np.asarray(np.where(total > 0, kept / np.where(total > 0, total, 1.0), predictions))
 
 
 def not_known() -> float:

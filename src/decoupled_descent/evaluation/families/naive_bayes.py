@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from decoupled_descent.evaluation.families.interface import Family, LeftOut
+from decoupled_descent.evaluation.families.interface import Family, LeftOut, with_shares
 from decoupled_descent.evaluation.foreign import taken
 from decoupled_descent.evaluation.task import Task
 
@@ -28,7 +28,10 @@ class NaiveBayes(Family):
         state = self.start(copy.deepcopy(model), task)
         for own in task.units:
             result[own] = self.without(state, task, own, weights[own])
-        return LeftOut(result, "counts without the row", is_exact=True)
+        given = any(getattr(model, name, None) is not None for name in ("priors", "class_prior"))
+        fixed = given or not getattr(model, "fit_prior", True)
+        kept = None if fixed else with_shares(task, result)
+        return LeftOut(result, "counts without the row", kept=kept, is_exact=True)
 
     @abstractmethod
     def start(self, model: Any, task: Task) -> Any:
