@@ -203,3 +203,11 @@ def test_a_model_and_predictions_exclude_each_other():
         dd.evaluate(object(), predictions=np.zeros(4), y=np.zeros(4))
     with pytest.raises(ValueError, match="y is missing"):
         dd.evaluate(predictions=np.zeros(4))
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_logits_are_not_evaluated_as_numbers(kind):
+    y, p = predictions()
+    logits = np.log(p / (1 - p))
+    with pytest.raises(ValueError, match=r"of logits, 1/\(1 \+ exp\(-logit\)\)"):
+        dd.evaluate(predictions=logits, y=y.astype(kind))

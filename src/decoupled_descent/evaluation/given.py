@@ -182,8 +182,9 @@ def _has_classes(labels: Any, given: Any) -> bool:
     if given.ndim == 2:
         return bool(given.shape[1] == count)
     few = count <= LIKELY_CLASSES and len(labels) >= ROWS_PER_CLASS * count
+    binary = few and bool(np.isin(labels, (0, 1)).all())  # logits are not evaluated as numbers
     return whole and (
-        (_are_decisions(given, np.unique(labels)) and few) or _are_chances(given, count)
+        (_are_decisions(given, np.unique(labels)) and few) or _are_chances(given, count) or binary
     )
 
 
@@ -231,7 +232,7 @@ def _probabilities(predictions: Any, given: Any, classes: Any, name: str) -> Flo
     if given.ndim == 1:
         raise ValueError(
             f"{name} has {_unknown(given, classes)!r}, and y the classes {classes.tolist()}: give "
-            "classes, or the probabilities of the second of two"
+            "classes, or the probabilities of the second of two (of logits, 1/(1 + exp(-logit)))"
         )
     if given.ndim != 2 or given.shape[1] != len(classes) or given.dtype.kind not in "biuf":
         raise ValueError(
