@@ -30,11 +30,11 @@ class _Asked(type):
         return any(issubclass(category, one) for one in _CURRENT.left_out)
 
 
-class LeftOut(Warning, metaclass=_Asked):
+class IgnoredWarning(Warning, metaclass=_Asked):
     """All categories that the current thread leaves out."""
 
 
-_FILTER = ("ignore", None, LeftOut, None, 0)
+_FILTER = ("ignore", None, IgnoredWarning, None, 0)
 
 
 def _install() -> None:

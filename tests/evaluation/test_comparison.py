@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.evaluation.comparison import Difference
+from decoupled_descent.evaluation.comparison import PairedDifference
 
 
 def test_paired_difference_is_the_textbook_one():
@@ -95,7 +95,7 @@ def test_winners_curse_shape():
 
 @pytest.mark.parametrize(("mean", "z"), [(0.0, 0.0), (-0.0, 0.0), (0.1, np.inf), (-0.1, -np.inf)])
 def test_z_without_any_spread(mean, z):
-    assert Difference(mean, 0.0).z == z
+    assert PairedDifference(mean, 0.0).z == z
 
 
 def test_the_default_device_does_not_matter():

@@ -5,7 +5,7 @@ import pytest
 from sklearn.svm import SVC
 
 import decoupled_descent as dd
-from decoupled_descent.evaluation.difference import CERTAIN, Difference
+from decoupled_descent.evaluation.difference import CERTAIN, DifferenceEstimator
 from decoupled_descent.evaluation.inputs import foreign_model
 from tests.evaluation.families.problems import by_refits, classes, selection
 
@@ -45,7 +45,7 @@ def test_the_most_doubtful_rows_are_refitted_in_order():
     X, y = classes(60)
     foreign = foreign_model(SVC().fit(X, y), X, y)
     doubt = np.linspace(1, 0, 60)
-    work = Difference(foreign, np.zeros(60), doubt)
+    work = DifferenceEstimator(foreign, np.zeros(60), doubt)
     work.draw(4)
     assert {0, 1, 2} <= set(work.literal)
     assert len(work.draws) == 1
@@ -58,7 +58,7 @@ def test_doubtful_rows_that_wait_are_not_enough():
     """One of three changed: four more may change in proportion to their doubts."""
     X, y = classes(60)
     foreign = foreign_model(SVC().fit(X, y), X, y)
-    work = Difference(foreign, np.zeros(60), np.linspace(1, 0, 60))
+    work = DifferenceEstimator(foreign, np.zeros(60), np.linspace(1, 0, 60))
     work.draw(4)
     losses = iter([1.0, 0.0, 0.0, 0.0])
     found = work.correction(lambda said, rows: np.array([next(losses)]))

@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
     @property
     def z(self) -> float:
         """The difference in standard errors."""
-        return Difference(self.difference, self.stderr).z
+        return PairedDifference(self.difference, self.stderr).z
 
 
 def compare(one: Evaluation, other: Evaluation, metric: Metric | None = None) -> Comparison:
@@ -99,7 +99,7 @@ def _with_rows_left_out(evaluation: Evaluation, metric: str) -> Metered:
     return Metered(float(value), jackknife(without), len(without), without=without)
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """How much worse one configuration is than another, on the same rows."""
 
     mean: float  #: mean of the row-wise differences of their losses
@@ -121,7 +121,7 @@ class CorrectedError(NamedTuple):
     optimism: float  #: what was added to the winner's train error; at least 0
 
 
-def paired_difference(losses: Tensor, reference: Tensor) -> Difference:
+def paired_difference(losses: Tensor, reference: Tensor) -> PairedDifference:
     r"""Compare two configurations on the same rows.
 
     .. math:: \bar\Delta = \tfrac1n\sum_i (\ell_i - \ell^{ref}_i), \qquad
@@ -143,7 +143,7 @@ def paired_difference(losses: Tensor, reference: Tensor) -> Difference:
             f"losses of shape {tuple(losses.shape)} and {tuple(reference.shape)} cannot be "
             "compared row by row; both runs must come from the same rows"
         )
-    return Difference(*mean_with_stderr(losses.double() - reference.double()))
+    return PairedDifference(*mean_with_stderr(losses.double() - reference.double()))
 
 
 def one_standard_error(losses: Tensor, order: Sequence[int] | None = None) -> int:

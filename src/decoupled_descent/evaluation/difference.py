@@ -71,7 +71,7 @@ class Correction:
         return self.size * math.sqrt(fewer) <= ENOUGH * sampling
 
 
-class Difference:
+class DifferenceEstimator:
     """The refits of drawn units, one after another."""
 
     def __init__(self, foreign: Foreign, losses: Floats, moved: Floats | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.evaluation.checks.of_models import leak, similar_rows
-from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, Difference
+from decoupled_descent.evaluation.difference import FIRST, MOST, Correction, DifferenceEstimator
 from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.evaluation.families import family_of
 from decoupled_descent.evaluation.families.folds import FOLDS, by_folds, pairs_by_halves
@@ -236,7 +236,7 @@ def _corrected(
     moved = left.doubt
     if moved is None and left.fitted is not None:
         moved = np.abs(result.losses - losses_of(left.fitted, slice(None)))
-    work = Difference(foreign, result.losses, moved)
+    work = DifferenceEstimator(foreign, result.losses, moved)
     if refits != "auto":
         if int(refits) >= len(task.units):
             for unit in range(len(task.units)):

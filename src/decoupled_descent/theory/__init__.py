@@ -7,7 +7,7 @@ Mixtures
     from a teacher into a mixture.
 Test errors
     :func:`asymptotic_test_error` from overlaps, :func:`population_test_error` from trained
-    parameters; both return an :class:`Estimate`.
+    parameters; both return an :class:`Value`.
 Where runs end
     :func:`fixed_point` and :func:`critical_point` return a :class:`FixedPoint` and a
     :class:`CriticalPoint`.
@@ -47,7 +47,7 @@ from decoupled_descent.theory.fixed_points import (
 from decoupled_descent.theory.laws import MixtureLimit
 from decoupled_descent.theory.ridge import RidgeStep, ridge_step, teacher
 from decoupled_descent.theory.risk import (
-    Estimate,
+    Value,
     asymptotic_test_error,
     population_test_error,
     slopes,
@@ -64,7 +64,6 @@ from decoupled_descent.theory.taylor import (
 __all__ = [
     "AmpPath",
     "CriticalPoint",
-    "Estimate",
     "Evolution",
     "FiniteSize",
     "FixedPoint",
@@ -77,6 +76,7 @@ __all__ = [
     "Slopes",
     "StateEvolution",
     "TaylorTerms",
+    "Value",
     "amp_form",
     "asymptotic_test_error",
     "critical_point",

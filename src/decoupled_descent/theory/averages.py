@@ -24,7 +24,7 @@ class Point(NamedTuple):
     head: Parameters
 
 
-class Observed(NamedTuple):
+class Averages(NamedTuple):
     r"""Averages at one point."""
 
     loss: Tensor  # E Ψ, the test error
@@ -112,7 +112,7 @@ class Model:
         h: Tensor,
         parameters: Parameters,
         jacobian: Tensor | None = None,
-    ) -> Observed:
+    ) -> Averages:
         """Average the loss, the direction and f over rows with pre-activations h."""
         weights = population.weights
         rows = self.bound.derivatives(
@@ -124,7 +124,7 @@ class Model:
             weights=weights * len(h),
         )
         direction = self._bent(rows.direction, h, jacobian)
-        return Observed(weights @ rows.loss, direction, population.by_mode(direction), rows.head)
+        return Averages(weights @ rows.loss, direction, population.by_mode(direction), rows.head)
 
     def correction(self, nodes: Nodes, at: Point) -> Tensor | None:
         """Return J̄ at a point if the direction depends on it; None if the direction is g."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.theory.averages import Model, Observed, Point
+from decoupled_descent.theory.averages import Averages, Model, Point
 from decoupled_descent.theory.gaussian import Normals, Paths, hermite_basis, hermite_rule
 from decoupled_descent.theory.laws import RESPONSE_NODES
 from decoupled_descent.theory.orders import step_orders
@@ -68,7 +68,7 @@ class HermiteEngine:
         self.deviations = torch.zeros(steps, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> tuple[Observed, Tensor]:
+    def step(self, at: Request) -> tuple[Averages, Tensor]:
         """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         t, variances, population = self.time, at.overlaps[0], self.nodes.population
         deviation = variances[t].clamp(min=0).sqrt()
@@ -113,7 +113,7 @@ class PathEngine:
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> tuple[Observed, Tensor]:
+    def step(self, at: Request) -> tuple[Averages, Tensor]:
         """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         t, population, model = self.time, self.population, self.model.at(self.time)
         alignment, overlap, head = at.point

@@ -20,7 +20,7 @@ from scipy.optimize import root
 from torch import Tensor
 
 from decoupled_descent.objective.kinks import jumps
-from decoupled_descent.theory.averages import Observed, Point, mean_jacobian
+from decoupled_descent.theory.averages import Averages, Point, mean_jacobian
 from decoupled_descent.theory.gaussian import psd_root
 from decoupled_descent.theory.populations import Nodes
 from decoupled_descent.theory.state_evolution import StateEvolution
@@ -42,7 +42,7 @@ class Equations:
         """Return the names of the head's parameters that are trained."""
         return list(at.head) if self.model.trains_head else []
 
-    def observe(self, noise: Tensor, at: Point) -> Observed:
+    def observe(self, noise: Tensor, at: Point) -> Averages:
         """Return the averages at h = m_j + noise, for noise of covariance Ω."""
         population, jacobian = self.nodes.population, None
         if self.model.step.divergence_free:

@@ -16,7 +16,7 @@ from decoupled_descent.theory.averages import Point
 from decoupled_descent.theory.drift import DriftedError, drifted_error
 from decoupled_descent.theory.laws import MixtureLaw, on_cpu
 from decoupled_descent.theory.orders import value_orders
-from decoupled_descent.theory.risk import Estimate, average_over, mean_value
+from decoupled_descent.theory.risk import Value, average_over, mean_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +78,7 @@ class Evolution:
         return Point(self.alignment[step], self.overlap[step], self.parameters(step))
 
     @on_cpu
-    def expect(self, phi: Values, step: int, *, new: bool = False) -> Estimate:
+    def expect(self, phi: Values, step: int, *, new: bool = False) -> Value:
         r"""The limit of the mean of any function over the training rows (Lemma "ddState").
 
         .. math:: \lim \tfrac1n\textstyle\sum_i \phi(h_{t,i}, y_i, a_t)
@@ -110,7 +110,7 @@ class Evolution:
             for trajectory in self._followed(step):
                 about = (trajectory.population, trajectory.heads[-1])
                 values.append(mean_value(phi, trajectory.preactivations, *about))
-            return Estimate.of(values)
+            return Value.of(values)
         model, at = self.theory.model(self.overlap.shape[-1]), self.point(step)
         orders = value_orders(model, phi, at.head)
         return average_over(model, phi, at, orders, seed=self.theory.seed)
@@ -170,7 +170,7 @@ class Evolution:
         """
         return plot_preactivations(preactivations, modes, self, step)
 
-    def training_rows(self, step: int) -> TrainingRows | None:
+    def training_rows(self, step: int) -> LimitRows | None:
         """Sampled training rows in the limit if they differ from new rows; else None."""
         parts = [
             (at.preactivations, at.population.modes, at.population.weights / len(self.makers))
@@ -178,7 +178,7 @@ class Evolution:
         ]
         if not parts:
             return None
-        return TrainingRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
+        return LimitRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _followed(self, step: int) -> Iterator[ReuseTrajectory]:
         """Compute the paths of a method without a correction again, up to a step."""
@@ -189,7 +189,7 @@ class Evolution:
             yield trajectory
 
 
-class TrainingRows(NamedTuple):
+class LimitRows(NamedTuple):
     """Training rows in the limit: pre-activations, modes and weights."""
 
     h: Tensor  # shape (N, L)

@@ -32,7 +32,7 @@ def example(name: str, dimension: int, snr: float) -> tuple[mixtures.GaussianMix
     raise ValueError(f"mixture {name!r} is unknown; use one of {', '.join(NAMES)}")
 
 
-class Comparison(NamedTuple):
+class LimitAndRuns(NamedTuple):
     """A prediction, and train and test errors of runs from the same start, shape (runs, T)."""
 
     evolution: Evolution
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
 
 def compare(
     theory: StateEvolution, dimension: int, steps: int, runs: int, seed: int, signal: float = 0.0
-) -> Comparison:
+) -> LimitAndRuns:
     """Predict a run from a random start, and train from the same start on n = ratio · d rows.
 
     ``signal`` is the share of the first means that is added to the start, row by row. The seed
@@ -68,4 +68,4 @@ def compare(
         train.append(history.train_error + missing)
         test.append(history.test_error + missing)
     errors = (torch.tensor(part, dtype=torch.float64) for part in (train, test))
-    return Comparison(evolution, *(part.reshape(runs, steps) for part in errors))
+    return LimitAndRuns(evolution, *(part.reshape(runs, steps) for part in errors))

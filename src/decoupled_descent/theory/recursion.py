@@ -17,7 +17,7 @@ from decoupled_descent.descent.rules import LinearRule, require_linear
 from decoupled_descent.objective import Parameters
 from decoupled_descent.theory.averages import Point
 from decoupled_descent.theory.engines import HermiteEngine, PathEngine, Request
-from decoupled_descent.theory.ridge import RidgeStep, Start
+from decoupled_descent.theory.ridge import RidgeStep, StartingOverlaps
 
 
 def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) -> Tensor:
@@ -59,7 +59,7 @@ class Trajectory:
         ridge: RidgeStep,
         algorithm: Descent,
         coefficients: Tensor,
-        start: Start,
+        start: StartingOverlaps,
         parameters: Parameters,
         engine: Callable[[], HermiteEngine | PathEngine],
         masks: Tensor | None = None,

@@ -22,7 +22,7 @@ from decoupled_descent.theory.gaussian import Normals, psd_root
 from decoupled_descent.theory.laws import check_theta
 from decoupled_descent.theory.populations import Population, sampled_population
 from decoupled_descent.theory.reused_noise import Basis, ReusedNoise
-from decoupled_descent.theory.ridge import CovarianceGeometry, Start, rotated
+from decoupled_descent.theory.ridge import CovarianceGeometry, StartingOverlaps, rotated
 
 if TYPE_CHECKING:
     from decoupled_descent.theory.state_evolution import StateEvolution
@@ -49,7 +49,7 @@ class Axes(NamedTuple):
         return cls(means, root, weights, points, start[0][0].numel()), theta
 
 
-class Columns:
+class SampledColumns:
     r"""The columns of the rows themselves, for steps that map every entry of θ.
 
     N samples of (entries of the means, entry of θ_1) have the weights 1/N. A new direction e has
@@ -94,7 +94,7 @@ class Fluctuations(NamedTuple):
         return cls(counted, math.sqrt(ratio / rows), generator)
 
 
-class Iterate(NamedTuple):
+class ReuseIterate(NamedTuple):
     """What one step leaves behind; vectors of length d are multiplied by the root of C."""
 
     theta: Tensor  # θ_t, shape (L, N)
@@ -133,9 +133,9 @@ class ReuseTrajectory:
         model = self.model = theory.model(len(start[1]))
         self.nodes = theory.nodes(model.width, seed)
         rank = steps * model.width
-        self.axes: Axes | Columns
+        self.axes: Axes | SampledColumns
         if theory.step.entrywise:
-            self.axes = Columns(*start, theory.paths, rank, seed)
+            self.axes = SampledColumns(*start, theory.paths, rank, seed)
             self.theta = self.axes.theta
         else:
             require_linear(self.algorithm.update, torch.eye(model.width, dtype=torch.float64))
@@ -149,7 +149,7 @@ class ReuseTrajectory:
             plan = (self.sizes, theory.rows(), population, normals.generator)
             self.batches = path_factors(*plan)
         self.noise = ReusedNoise(population, normals, self.ratio, self.axes.weights, rank)
-        self.iterates: list[Iterate] = []
+        self.iterates: list[ReuseIterate] = []
         self.heads: list[Parameters] = []
         self.losses: list[dict[str, Tensor]] = []  # errors and overlaps of every iterate
 
@@ -181,7 +181,7 @@ class ReuseTrajectory:
         errors = {"test_error": test, "train_error": train}
         limits = {"alignment": alignment, "overlap": overlap, "signal": averages.signal}
         self.losses.append(errors | limits | head)
-        self.iterates.append(Iterate(coloured, axes.root * tilde, hats.T))
+        self.iterates.append(ReuseIterate(coloured, axes.root * tilde, hats.T))
         self.theta, self.slots = self.algorithm.update(theta, tilde, self.slots, t, self.scale)
         self.parameters, self.head_slots = self.algorithm.step_head(
             parameters, averages.head, self.head_slots, t
@@ -191,7 +191,7 @@ class ReuseTrajectory:
     def _fresh(self, t: int) -> Tensor:
         """Unit vectors in new directions, one per unit."""
         width, axes = self.model.width, self.axes
-        if isinstance(axes, Columns):
+        if isinstance(axes, SampledColumns):
             return axes.fresh(width, self.noise.right.vectors)
         fresh, spanned = torch.zeros_like(self.theta), axes.spanned
         if self.fluctuations.spread:
@@ -226,7 +226,7 @@ def _extended(vectors: Tensor, directions: int) -> Tensor:
 
 
 def coordinates(
-    geometry: CovarianceGeometry, start: Start, theta: Tensor | None
+    geometry: CovarianceGeometry, start: StartingOverlaps, theta: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     r"""Means (J, K, S) and θ_1 (L, K, S): coordinates in K directions at S eigenvalues of C.
 

@@ -109,7 +109,7 @@ def ridge_step(
     return RidgeStep(align, g / rest, signal / rest, start, weights, e / (1 + e))
 
 
-class Start(NamedTuple):
+class StartingOverlaps(NamedTuple):
     """Overlaps of θ_1."""
 
     alignment: Tensor  # m_1 = Mθ_1/d, shape (J, L)
@@ -141,13 +141,13 @@ class CovarianceGeometry:
             return self.mixture.overlaps * values.mean()
         return (self.means * values) @ self.means.T / len(values)
 
-    def start(self, theta: Any, weights: Tensor) -> Start:
+    def start(self, theta: Any, weights: Tensor) -> StartingOverlaps:
         """Return the overlaps of an actual θ_1, given the eigenvalues of W."""
         means, theta = check_theta(self.mixture, theta)
         means, theta = rotated(means, self.axes), rotated(theta, self.axes)
         coloured = self.spectrum * theta / theta.shape[1]
         pull = (means * weights) @ coloured.T
-        return Start(means @ theta.T / theta.shape[1], theta @ coloured.T, pull)
+        return StartingOverlaps(means @ theta.T / theta.shape[1], theta @ coloured.T, pull)
 
 
 def teacher(

@@ -29,7 +29,7 @@ from decoupled_descent.theory.populations import (
 )
 
 
-class Estimate(NamedTuple):
+class Value(NamedTuple):
     """A value and its standard error; under quadrature, half the difference between two orders.
 
     ``float(estimate)`` is the value.
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
         return self.value
 
     @classmethod
-    def of(cls, samples: list[Tensor]) -> Estimate:
+    def of(cls, samples: list[Tensor]) -> Value:
         """Return the mean of independent values, and its standard error."""
         values = torch.stack(samples)
         return cls(float(values.mean()), float(standard_error(values)))
@@ -61,7 +61,7 @@ def asymptotic_test_error(
     samples: int = 2**16,
     randomisations: int = 8,
     seed: int = 0,
-) -> Estimate:
+) -> Value:
     r"""Expected loss of parameters that are given by their overlaps (Definition "testErr").
 
     .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
@@ -122,7 +122,7 @@ def average_over(
     samples: int = 2**16,
     randomisations: int = 8,
     seed: int = 0,
-) -> Estimate:
+) -> Value:
     """Average a function of (h, y, a) over new rows at a point, by two rules or by samples."""
     if orders:
         sets = [quadrature_nodes(model.mixture, model.width, *order) for order in orders]
@@ -134,7 +134,7 @@ def average_over(
         h = nodes.preactivations(at.alignment, at.overlap)
         with torch.no_grad():
             means.append(mean_value(values, h, nodes.population, at.head))
-    return Estimate.of(means)
+    return Value.of(means)
 
 
 def mean_value(values: Values, h: Tensor, population: Population, parameters: Parameters) -> Tensor:
@@ -155,7 +155,7 @@ def population_test_error(
     theta: Any,
     head: nn.Module | Mapping[str, Tensor] | None = None,
     **options: Any,
-) -> Estimate:
+) -> Value:
     r"""Expected loss of trained parameters on a given mixture: the test error without test data.
 
     For Gaussian noise xᵀθ given the mode *is* N(μ_jᵀθ/d, θᵀθ/d), so this is exact at every d, for

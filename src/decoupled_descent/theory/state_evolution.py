@@ -29,7 +29,12 @@ from decoupled_descent.theory.populations import Nodes, independent_seeds
 from decoupled_descent.theory.randomisations import follow
 from decoupled_descent.theory.recursion import Trajectory, rule_coefficients
 from decoupled_descent.theory.reuse import ReuseTrajectory, coordinates
-from decoupled_descent.theory.ridge import CovarianceGeometry, Start, agreed_covariance, ridge_step
+from decoupled_descent.theory.ridge import (
+    CovarianceGeometry,
+    StartingOverlaps,
+    agreed_covariance,
+    ridge_step,
+)
 
 METHODS = ("auto", "quadrature", "paths")
 
@@ -201,7 +206,12 @@ class StateEvolution:
         return Evolution(theory=self, makers=reused, **quantities)
 
     def _corrected(
-        self, updates: int, start: Start, head: Parameters, scale: float, sizes: list[int]
+        self,
+        updates: int,
+        start: StartingOverlaps,
+        head: Parameters,
+        scale: float,
+        sizes: list[int],
     ) -> list[Callable[[], Trajectory]]:
         """Return makers of trajectories with corrections, one per randomisation."""
         width = len(start.overlap)
@@ -212,7 +222,9 @@ class StateEvolution:
             masks = batch_masks(sizes, self.rows(), updates)
         return [partial(Trajectory, *common, make, masks) for make in engines]
 
-    def _entries(self, start: Start, theta: Tensor | None, seed: int) -> tuple[Tensor, Tensor]:
+    def _entries(
+        self, start: StartingOverlaps, theta: Tensor | None, seed: int
+    ) -> tuple[Tensor, Tensor]:
         """The entries of the means and of θ_1, which is drawn if it is not given."""
         if self.mixture.means is None:
             raise ValueError(
@@ -241,7 +253,7 @@ class StateEvolution:
 
     def start(
         self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
-    ) -> Start:
+    ) -> StartingOverlaps:
         """Turn θ_1, or limits given directly, into checked overlaps of the start."""
         tau, mixture = self.geometry.spectrum, self.mixture
         modes = len(mixture.weights)
@@ -258,7 +270,7 @@ class StateEvolution:
             overlap = as_limit(overlap)
             zero = overlap.new_zeros(modes, overlap.shape[-1])
             alignment = zero if alignment is None else as_limit(alignment)
-            start = Start(alignment, overlap, self.ridge_step.weights * alignment)
+            start = StartingOverlaps(alignment, overlap, self.ridge_step.weights * alignment)
         elif alignment is not None:
             raise ValueError("alignment was given without overlap; give both, or theta")
         else:
@@ -266,7 +278,7 @@ class StateEvolution:
             if width is None:
                 raise ValueError("L cannot be read off the head; pass overlap of shape (L, L)")
             zero = tau.new_zeros(modes, width)
-            start = Start(zero, tau.mean() * torch.eye(width, dtype=tau.dtype), zero)
+            start = StartingOverlaps(zero, tau.mean() * torch.eye(width, dtype=tau.dtype), zero)
         if self.covariance is None:
             check_limits(mixture, start.alignment, start.overlap)
         self.model(len(start.overlap))

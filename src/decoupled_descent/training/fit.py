@@ -26,7 +26,7 @@ from decoupled_descent.training.run import Run
 
 
 @dataclass(frozen=True)
-class Options:
+class FitOptions:
     """What :func:`decoupled_descent.fit` takes besides the problem, and describes."""
 
     loss: Any = None
@@ -58,11 +58,11 @@ def fit(
     """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
 
     :func:`decoupled_descent.fit` is the same, and describes the arguments (``given`` are
-    :class:`Options`); without an algorithm it chooses one.
+    :class:`FitOptions`); without an algorithm it chooses one.
     """
     whole_number("steps", steps)
     check_algorithm(algorithm)
-    options = Options(**given)
+    options = FitOptions(**given)
     if algorithm.trains_modules:
         if theta is not None:
             raise ValueError("theta has no effect on a whole module, which starts as it is")
@@ -102,7 +102,7 @@ def train(
     steps: int,
     test: Any,
     asked: dict[str, Any],
-    options: Options,
+    options: FitOptions,
     description: str,
 ) -> None:
     """Advance one run to its end, and warn where it went wrong.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from decoupled_descent.evaluation.families.interface import NoFormulaError
-from decoupled_descent.evaluation.families.minimum import Minimum, of_gram
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum, of_gram
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.evaluation.task import Task
 from tests.evaluation.families.problems import numbers
@@ -16,14 +16,14 @@ TASK = Task(X, y, y, NUMBERS)
 def ridge(ridge=1.0):
     beta = np.linalg.solve(X.T @ X + ridge * np.eye(4), X.T @ y)
     gradients = (X @ beta - y)[:, None]
-    return Minimum(X, gradients, np.ones(30), np.full(4, ridge), ridge * beta[:, None]), beta
+    return ForeignMinimum(X, gradients, np.ones(30), np.full(4, ridge), ridge * beta[:, None]), beta
 
 
 def test_one_output_and_several_are_the_same():
     minimum, _ = ridge()
     both = np.concatenate([minimum.gradients, 2 * minimum.gradients], 1)
-    shared = Minimum(X, both, np.ones(30), minimum.penalty)
-    jointly = Minimum(X, both, np.tile(np.eye(2), (30, 1, 1)), minimum.penalty)
+    shared = ForeignMinimum(X, both, np.ones(30), minimum.penalty)
+    jointly = ForeignMinimum(X, both, np.tile(np.eye(2), (30, 1, 1)), minimum.penalty)
     np.testing.assert_allclose(shared.moves(TASK), jointly.moves(TASK), atol=1e-12)
     slopes = np.random.default_rng(0).normal(size=(30, 2))
     assert shared.pairs(TASK, slopes) == pytest.approx(jointly.pairs(TASK, slopes))
@@ -33,7 +33,7 @@ def test_one_output_and_several_are_the_same():
 def test_products_of_rows_say_the_same_as_columns():
     minimum, beta = ridge(2.0)
     columns, penalty, slopes = of_gram(X @ X.T / 2.0, (X @ beta)[:, None])
-    dual = Minimum(columns, minimum.gradients, np.ones(30), penalty, slopes)
+    dual = ForeignMinimum(columns, minimum.gradients, np.ones(30), penalty, slopes)
     np.testing.assert_allclose(dual.moves(TASK), minimum.moves(TASK), atol=1e-10)
 
 
@@ -55,7 +55,7 @@ def test_a_row_that_decides_alone_has_no_formula():
     rows = X.copy()
     rows[:, 3] = 0.0
     rows[5, 3] = 1.0
-    minimum = Minimum(rows, np.zeros((30, 1)), np.ones(30), np.zeros(4))
+    minimum = ForeignMinimum(rows, np.zeros((30, 1)), np.ones(30), np.zeros(4))
     with pytest.raises(NoFormulaError, match="alone"):
         minimum.moves(TASK)
 
@@ -63,6 +63,8 @@ def test_a_row_that_decides_alone_has_no_formula():
 def test_other_rows_are_refused():
     _, beta = ridge()
     other = numbers(30, 4, seed=1)[0]
-    moved = Minimum(other, (other @ beta - y)[:, None], np.ones(30), np.ones(4), beta[:, None])
+    moved = ForeignMinimum(
+        other, (other @ beta - y)[:, None], np.ones(30), np.ones(4), beta[:, None]
+    )
     with pytest.raises(ValueError, match="not the rows"):
         moved.moves(TASK)

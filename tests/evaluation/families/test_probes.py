@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from decoupled_descent.evaluation.families.interface import NoFormulaError
-from decoupled_descent.evaluation.families.minimum import Minimum
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum
 from decoupled_descent.evaluation.families.probes import PRODUCTS, ProbedMinimum
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.evaluation.task import Task
@@ -19,7 +19,7 @@ def ridge(kind, n=150, d=60, seed=0, size=5.0):
 
 
 def test_products_are_exact_and_the_diagonal_as_near_as_so_many_allow():
-    exact, random = ridge(Minimum)[0], ridge(ProbedMinimum)[0]
+    exact, random = ridge(ForeignMinimum)[0], ridge(ProbedMinimum)[0]
     right = np.random.default_rng(0).normal(size=(150, 2))
     np.testing.assert_allclose(random.times(right), exact.times(right), atol=1e-4)
     influence = exact.blocks(np.arange(150)[None])[0]
@@ -32,7 +32,7 @@ def test_products_are_exact_and_the_diagonal_as_near_as_so_many_allow():
 def test_the_halves_tell_how_much_too_large_the_losses_are():
     plain, corrected = [], []
     for seed in range(30):
-        exact, outputs, y = ridge(Minimum, seed=seed)
+        exact, outputs, y = ridge(ForeignMinimum, seed=seed)
         random = ridge(ProbedMinimum, seed=seed)[0]
         task = Task(None, y, y, NUMBERS)
 
@@ -49,7 +49,7 @@ def test_the_halves_tell_how_much_too_large_the_losses_are():
 
 
 def test_the_variance_of_pairs_is_of_the_same_size():
-    exact, _, y = ridge(Minimum)
+    exact, _, y = ridge(ForeignMinimum)
     random, task = ridge(ProbedMinimum)[0], Task(None, y, y, NUMBERS)
     slopes = 2 * exact.solved(task.units, exact.gradients)
     assert 0.5 < random.pairs(task, slopes) / exact.pairs(task, slopes) < 2

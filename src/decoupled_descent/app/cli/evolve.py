@@ -16,7 +16,7 @@ from decoupled_descent.checks import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from decoupled_descent.theory.examples import Comparison
+    from decoupled_descent.theory.examples import LimitAndRuns
 
 
 #: A copy of ``examples.NAMES``, whose import takes seconds. A test compares the two.
@@ -77,7 +77,7 @@ def evolve(options: EvolveOptions) -> None:
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
-def draw(path: Path, compared: Comparison, title: str, loss: str) -> Path:
+def draw(path: Path, compared: LimitAndRuns, title: str, loss: str) -> Path:
     """Draw the errors and the terms that change them; return the file that was written."""
     from decoupled_descent.plotting import style as plotting
 
@@ -97,7 +97,7 @@ def draw(path: Path, compared: Comparison, title: str, loss: str) -> Path:
     return written
 
 
-def to_dict(mixture: str, compared: Comparison, figure: Path) -> dict[str, Any]:
+def to_dict(mixture: str, compared: LimitAndRuns, figure: Path) -> dict[str, Any]:
     """Return the result for machines."""
     evolution = compared.evolution
     return {

@@ -87,7 +87,7 @@ def closeness(panels: list[Panel]) -> str:
     )
 
 
-class Sweep(Experiment):
+class SignallessSweep(Experiment):
     """Panels, with a mark on the one that most runs select."""
 
     def draw(self, settings: Settings, curves: Curves) -> Figure:
@@ -122,7 +122,7 @@ SIGNALLESS = Experiment(
     grid={"share": False, "log": True},
 )
 
-SWEEP = Sweep(
+SWEEP = SignallessSweep(
     name="signalless-sweep",
     title="Regression without a signal: a step size chosen by the train error",
     label="fig:noSignalSweep",

@@ -9,7 +9,7 @@ import numpy as np
 from decoupled_descent.evaluation.families.interface import Family, LeftOut
 from decoupled_descent.evaluation.families.linear import by_formula
 from decoupled_descent.evaluation.families.losses import ScaledHuber
-from decoupled_descent.evaluation.families.minimum import Minimum
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum
 from decoupled_descent.evaluation.task import Task
 
 
@@ -31,5 +31,5 @@ class Huber(Family):
         slopes[:d, 0] = 2 * model.alpha * model.coef_
         penalty = np.append(np.full(d, 2.0 * model.alpha), 0.0)
         columns = np.concatenate([task.X, np.ones((task.n, 1))], 1)
-        minimum = Minimum(columns, gradients, curvatures, penalty, slopes, active)
+        minimum = ForeignMinimum(columns, gradients, curvatures, penalty, slopes, active)
         return by_formula(minimum, loss, outputs, task)

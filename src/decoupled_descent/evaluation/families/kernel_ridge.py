@@ -9,7 +9,7 @@ import numpy as np
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
 from decoupled_descent.evaluation.families.linear import by_formula
 from decoupled_descent.evaluation.families.losses import Squared
-from decoupled_descent.evaluation.families.minimum import Minimum, of_gram
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum, of_gram
 from decoupled_descent.evaluation.task import Task
 
 
@@ -29,5 +29,5 @@ class KernelRidge(Family):
         ridge, weights = float(ridges[0]), task.row_weights
         columns, penalty, slopes = of_gram(gram / ridge, outputs)
         gradients = weights[:, None] * Squared().gradients(outputs, task.labels)
-        minimum = Minimum(columns, gradients, weights, penalty, slopes)
+        minimum = ForeignMinimum(columns, gradients, weights, penalty, slopes)
         return by_formula(minimum, Squared(), outputs, task)

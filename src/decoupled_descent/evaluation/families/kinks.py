@@ -24,7 +24,7 @@ from decoupled_descent.evaluation.families.interface import (
 )
 from decoupled_descent.evaluation.families.linear import columns_of
 from decoupled_descent.evaluation.families.losses import decided, doubt
-from decoupled_descent.evaluation.families.minimum import Minimum
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum
 from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ WIDTH = 0.5
 
 def at_kinks(
     columns: Floats, penalty: Floats, slopes: Floats, gradients: Floats, rows: Any, curvatures: Any
-) -> Minimum:
+) -> ForeignMinimum:
     """The minimum with the derivatives of the rows at kinks, which balance all others.
 
     Args:
@@ -51,7 +51,7 @@ def at_kinks(
     missing = -(columns.T @ gradients + slopes)
     if rows.any():
         gradients[rows] = np.linalg.lstsq(columns[rows].T, missing, rcond=None)[0]
-    return Minimum(columns, gradients[:, None], curvatures, penalty, slopes[:, None])
+    return ForeignMinimum(columns, gradients[:, None], curvatures, penalty, slopes[:, None])
 
 
 def smoothed(errors: Floats, jumps: Floats, *kinks: float) -> Floats:
@@ -95,7 +95,7 @@ class LinearSupport(Family):
 
     def _minimum(
         self, model: Any, task: Task, columns: Floats, beta: Floats, outputs: Floats, k: int
-    ) -> Minimum:
+    ) -> ForeignMinimum:
         """The minimum of one class against the rest, or of a regression."""
         ridge = float(getattr(model, "penalty", "l2") == "l2")
         moving = np.ones(len(beta), bool) if ridge else beta != 0
@@ -107,7 +107,7 @@ class LinearSupport(Family):
             at, near = kinked
             return at_kinks(columns, penalty, slopes, violated * first, at, near)
         scaled = int(moving[: len(model.coef_[0])].sum()) if task.is_standardised else 0
-        return Minimum(
+        return ForeignMinimum(
             columns, (violated * first)[:, None], violated * second, penalty, slopes[:, None],
             scaled=scaled, kinks=(0.0 if ridge else slopes[:scaled, None]) * np.ones((scaled, 1)),
         )  # fmt: skip

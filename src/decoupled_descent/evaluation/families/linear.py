@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.families.interface import Family, LeftOut, NoFormulaError
-from decoupled_descent.evaluation.families.losses import Loss, doubt
-from decoupled_descent.evaluation.families.minimum import MOST, Minimum, rotated
+from decoupled_descent.evaluation.families.losses import FamilyLoss, doubt
+from decoupled_descent.evaluation.families.minimum import MOST, ForeignMinimum, rotated
 from decoupled_descent.evaluation.families.probes import ProbedMinimum
 from decoupled_descent.evaluation.kinds import DECISIONS, PROBABILITIES
 from decoupled_descent.evaluation.task import Task
@@ -40,7 +40,7 @@ class Penalised:
         is_positive: Whether coefficients are held above zero.
     """
 
-    loss: Loss
+    loss: FamilyLoss
     coefficients: Floats
     intercepts: Floats
     ridge: float
@@ -73,7 +73,7 @@ class Linear(Family):
         return by_formula(minimum, problem.loss, outputs, task)
 
 
-def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> LeftOut:
+def by_formula(minimum: ForeignMinimum, loss: FamilyLoss, outputs: Floats, task: Task) -> LeftOut:
     """Leave each unit out of a minimum."""
     left = outputs + minimum.moves(task)
     shares = task.row_weights / task.row_weights.mean()
@@ -96,7 +96,7 @@ def by_formula(minimum: Minimum, loss: Loss, outputs: Floats, task: Task) -> Lef
 
 
 def _excess(
-    minimum: Minimum, loss: Loss, outputs: Floats, left: Floats, task: Task
+    minimum: ForeignMinimum, loss: FamilyLoss, outputs: Floats, left: Floats, task: Task
 ) -> Floats | None:
     """How much too large losses are because a random estimate of the moves has a variance."""
     halves = [
@@ -108,7 +108,7 @@ def _excess(
     return np.asarray(np.mean(halves, 0) - task.kind.losses(task.labels, loss.predictions(left)))
 
 
-def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
+def _minimum(problem: Penalised, task: Task, outputs: Floats) -> ForeignMinimum:
     """The columns that move, with their derivatives."""
     loss, weights = problem.loss, problem.weights
     gradients = weights[:, None] * loss.gradients(outputs, task.labels)
@@ -126,7 +126,9 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
         last = len(penalty) - free.shape[1]
         penalty[last:] = own_ridge
         slopes[last:] = own_ridge * intercepts / size
-        return Minimum(columns, gradients, curvatures, penalty, slopes, gauge=_gauge(problem, last))
+        return ForeignMinimum(
+            columns, gradients, curvatures, penalty, slopes, gauge=_gauge(problem, last)
+        )
     slopes = problem.ridge * beta + problem.kink * np.sign(beta)
     rows = np.ones(d, bool) if moving is None else moving.any(1)
     columns = np.concatenate([task.X[:, rows], free], 1)
@@ -145,7 +147,7 @@ def _minimum(problem: Penalised, task: Task, outputs: Floats) -> Minimum:
         return ProbedMinimum(columns, gradients, curvatures, penalty, with_intercept, active, gauge)
     scaled = len(ridge) if task.is_standardised and problem.has_intercept else 0
     kinks = (problem.kink * np.sign(beta))[rows][:scaled]
-    return Minimum(
+    return ForeignMinimum(
         columns, gradients, curvatures, penalty, with_intercept, active, gauge, scaled, kinks
     )
 

@@ -13,7 +13,7 @@ from scipy.special import expit, softmax
 Floats = NDArray[np.float64]
 
 
-class Loss(ABC):
+class FamilyLoss(ABC):
     """A loss of outputs (n, K) and labels.
 
     Attributes:
@@ -39,7 +39,7 @@ class Loss(ABC):
         return self.gradients(outputs, labels)
 
 
-class Squared(Loss):
+class Squared(FamilyLoss):
     """Half of the squared error."""
 
     def gradients(self, outputs: Floats, labels: Any) -> Floats:
@@ -77,7 +77,7 @@ class SquaredScores(Squared):
         return None
 
 
-class Logistic(Loss):
+class Logistic(FamilyLoss):
     """The logistic loss of two classes; probabilities are of both."""
 
     def gradients(self, outputs: Floats, labels: Any) -> Floats:
@@ -93,7 +93,7 @@ class Logistic(Loss):
         return expit(np.concatenate([-outputs, outputs], 1))
 
 
-class Softmax(Loss):
+class Softmax(FamilyLoss):
     """The log loss of several classes."""
 
     is_joint = True
@@ -113,7 +113,7 @@ class Softmax(Loss):
 
 
 @dataclass(frozen=True)
-class HalfTweedie(Loss):
+class HalfTweedie(FamilyLoss):
     """Half of the deviance of a Tweedie law: normal 0, Poisson 1, Gamma 2, inverse Gaussian 3."""
 
     power: float
@@ -145,7 +145,7 @@ class HalfTweedie(Loss):
 
 
 @dataclass(frozen=True)
-class ScaledHuber(Loss):
+class ScaledHuber(FamilyLoss):
     """σ + σ H_ε((y − o)/σ) of an output o and a common scale σ, the second output."""
 
     epsilon: float

@@ -43,7 +43,7 @@ FOREIGN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Minimum:
+class ForeignMinimum:
     """A model at its minimum.
 
     Attributes:

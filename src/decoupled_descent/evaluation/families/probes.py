@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoupled_descent.evaluation.families.interface import NoFormulaError
-from decoupled_descent.evaluation.families.minimum import Minimum
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum
 from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ LEFT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class ProbedMinimum(Minimum):
+class ProbedMinimum(ForeignMinimum):
     """A minimum of which only products with V are made; outputs do not concern each other."""
 
     @cached_property

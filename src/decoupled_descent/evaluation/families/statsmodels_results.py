@@ -9,13 +9,13 @@ from sklearn.base import BaseEstimator
 
 from decoupled_descent.evaluation.families.interface import NoFormulaError
 from decoupled_descent.evaluation.families.linear import Linear, Penalised, columns_of
-from decoupled_descent.evaluation.families.losses import HalfTweedie, Logistic, Loss, Squared
+from decoupled_descent.evaluation.families.losses import FamilyLoss, HalfTweedie, Logistic, Squared
 from decoupled_descent.evaluation.task import Task
 
 #: The classes of results that are known.
 RESULTS = {"RegressionResultsWrapper", "GLMResultsWrapper", "BinaryResultsWrapper"}
 #: Losses by the names of families and links.
-LOSSES: dict[tuple[str, str], Loss] = {
+LOSSES: dict[tuple[str, str], FamilyLoss] = {
     ("Gaussian", "Identity"): Squared(),
     ("Poisson", "Log"): HalfTweedie(1.0),
     ("Gamma", "Log"): HalfTweedie(2.0),

@@ -26,7 +26,7 @@ from decoupled_descent.evaluation.families.interface import (
 )
 from decoupled_descent.evaluation.families.kinks import smoothed
 from decoupled_descent.evaluation.families.losses import doubt
-from decoupled_descent.evaluation.families.minimum import Minimum
+from decoupled_descent.evaluation.families.minimum import ForeignMinimum
 from decoupled_descent.evaluation.task import Task
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ MOST = 6000
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMinimum(Minimum):
+class KernelMinimum(ForeignMinimum):
     """A minimum given by the products of rows, ``design`` of shape (n, n), and its margin."""
 
     @cached_property

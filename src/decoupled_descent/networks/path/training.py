@@ -22,7 +22,7 @@ from decoupled_descent.networks.path.run import PathRun, outputs_of
 from decoupled_descent.networks.run import Start
 from decoupled_descent.objective import Objective
 from decoupled_descent.training.callbacks import StopReason, as_callbacks
-from decoupled_descent.training.fit import Options, train
+from decoupled_descent.training.fit import FitOptions, train
 from decoupled_descent.training.loop import Trainee
 
 
@@ -65,7 +65,7 @@ def fit_network(
 ) -> PathRun:
     """Train a whole network, and record the error of every iterate.
 
-    :func:`decoupled_descent.fit` describes the arguments; ``given`` are :class:`Options`.
+    :func:`decoupled_descent.fit` describes the arguments; ``given`` are :class:`FitOptions`.
 
     Example:
         >>> import torch, decoupled_descent as dd
@@ -77,7 +77,7 @@ def fit_network(
         (torch.Size([3]), torch.Size([30, 3]))
     """
     whole_number("steps", steps)
-    options = Options(**given)
+    options = FitOptions(**given)
     callbacks, state = as_callbacks(options.callbacks), options.state
     module, loss = described(model, options.loss)
     X, y = rows_and_labels(X, y)

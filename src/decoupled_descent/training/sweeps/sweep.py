@@ -23,7 +23,7 @@ from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.evaluation.checks.diagnosis import Diagnosis
 from decoupled_descent.evaluation.comparison import (
     CorrectedError,
-    Difference,
+    PairedDifference,
     one_standard_error,
     paired_difference,
     winners_curse,
@@ -170,7 +170,7 @@ class Sweep:
         """
         return plot_sweep(self)
 
-    def difference(self, index: int) -> Difference:
+    def difference(self, index: int) -> PairedDifference:
         """How much worse a configuration is than the winner, row by row on the same rows."""
         losses = self.losses
         return paired_difference(losses[index], losses[self.best_index])
