@@ -26,7 +26,7 @@ QUESTIONS = [
     (
         "A wide first layer, correlated columns,\ncost of gradient descent?",
         "orthogonal descent",
-        "dd.tune(X, y, objective)",
+        "dd.OrthogonalDecoupledDescent(lr)",
     ),
     (
         "Uncorrelated columns, as in the paper?",

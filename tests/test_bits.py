@@ -72,14 +72,6 @@ def test_sweeps():
     assert call() == call()
 
 
-def test_tuning():
-    def call() -> list[str]:
-        found = dd.tune(X, Y, two_layer(), method="orthogonal", steps=15)
-        return [*found.names, *(numbers(run) for run in found.runs)]
-
-    assert call() == call()
-
-
 MODELS = {
     "kernel": lambda: {"features": "rbf", "ridge": 1.0},
     "linear": lambda: {"features": "linear"},

@@ -368,12 +368,6 @@ def test_a_toy_algorithm_is_swept_beside_others():
     assert "toy" in set(result.table["name"])
 
 
-def test_tune_knows_the_methods_of_its_table_only():
-    X, y = binary()
-    with pytest.raises(ValueError, match="method='toy' must be one of newton, orthogonal"):
-        dd.tune(X, y, two_layer(), method="toy", steps=2)
-
-
 def test_a_toy_run_is_diagnosed():
     X, y = binary(200, 20)
     run = dd.fit(X, y, two_layer(), Toy(), 5)

@@ -1,7 +1,6 @@
 """Small networks stopped early: gradient descent judged by other rows, and decoupled descent.
 
-Everyone starts from the same weights. Gradient and decoupled descent have the same rate and number
-of steps; ``dd.tune`` finds those of orthogonal descent itself.
+Everyone starts from the same weights, and has the same rate and number of steps.
 """
 
 from __future__ import annotations
@@ -147,22 +146,10 @@ class Problem:
         model = Iterates(scale, self.objective, [run.best_state]).pick(0)
         return Answer(run.best.train_error, run.best.train_error_stderr, model)
 
-    def tuned(self, X: Array, y: Array) -> Answer:
-        """``dd.tune`` with its defaults, from the same start."""
-        scale, A, labels, theta = self.rows(X, y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dd.DivergenceWarning)
-            steps = max(self.setting.steps, 100)
-            sweep = dd.tune(A, labels, self.objective, steps=steps, theta=theta, progress=False)
-        error, stderr, _ = sweep.corrected_error
-        return Answer(
-            error, stderr, Iterates(scale, self.objective, [sweep.best.best_state]).pick(0)
-        )
-
 
 def ways(name: str, standardise: bool, rows: int, seed: int) -> dict[str, Way]:
     """All ways of this model class."""
     problem = Problem(SETTINGS[name], standardise, seed)
     train = problem.learner()
     found = {"one fit": single_fit(train)} | common_ways(train)
-    return found | {"DD": problem.decoupled, "ODD": problem.tuned}
+    return found | {"DD": problem.decoupled}

@@ -183,18 +183,6 @@ def decoupled(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.sweep
     return dd.sweep(A, y, objective, dampings, STEPS, theta=start, progress=False)
 
 
-def orthogonal(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.sweeps.Sweep:
-    """Orthogonal descent as ``dd.tune`` sets it up.
-
-    Its direction has the part along the outputs taken out, which leaves −y here, so the length of θ
-    follows from rate and damping. A factor behind the first layer, trained with it, sets it right.
-    """
-    factor = torch.nn.Linear(1, 1, bias=False).double()
-    torch.nn.init.ones_(factor.weight)
-    objective = dd.Objective(torch.nn.Sequential(factor), "squared")
-    return dd.tune(A, y, objective, theta=start, progress=False)
-
-
 def ours(standardise: bool, train: Callable[..., dd.sweeps.Sweep]) -> Way:
     """The winner of a sweep, its luck corrected for."""
 
@@ -221,4 +209,4 @@ def ways(standardise: bool, rows: int, seed: int) -> dict[str, Way]:
     train = learner(standardise)
     found = {"one fit": single_fit(train)} | common_ways(train, literal(rows, seed))
     found |= {name: estimated(name, standardise) for name in ESTIMATORS}
-    return found | {"DD": ours(standardise, decoupled), "ODD": ours(standardise, orthogonal)}
+    return found | {"DD": ours(standardise, decoupled)}

@@ -19,7 +19,7 @@ STYLES = {
     "leave-one-out": ("X", "#0072B2"), "ALO": ("d", "#009E73"), "PSIS-LOO": ("8", "#CC79A7"),
     "GCV": ("P", "#009E73"), "RidgeCV": ("*", "#009E73"),
     "path GCV": ("P", "#009E73"), "path leave-one-out": ("*", "#009E73"),
-    "Bellec–Tan": ("h", "#009E73"), "DD": ("o", "#D55E00"), "ODD": ("s", "#D55E00"),
+    "Bellec–Tan": ("h", "#009E73"), "DD": ("o", "#D55E00"),
     "Newton": ("D", "#D55E00"), "own": ("p", "#D55E00"),
 }  # fmt: skip
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 300)

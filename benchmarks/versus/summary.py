@@ -25,7 +25,7 @@ from benchmarks.versus.ways import Array
 ORDER = (
     "one fit", "hold-out 10 %", "hold-out 20 %", "hold-out 30 %", "5-fold", "10-fold",
     "leave-one-out", "ALO", "PSIS-LOO", "GCV", "RidgeCV", "path GCV", "path leave-one-out",
-    "Bellec–Tan", "DD", "ODD", "Newton", "own",
+    "Bellec–Tan", "DD", "Newton", "own",
 )  # fmt: skip
 #: Numbers of training rows.
 SIZES = (100, 400, 1000, 5000)
@@ -261,7 +261,7 @@ def fits(group: Group) -> str:
 
 
 #: The methods of the short table: the usual ones, the best formula, and ours.
-SHORT = ("hold-out 20 %", "10-fold", "ALO", "RidgeCV", "Bellec–Tan", "DD", "ODD", "Newton", "own")
+SHORT = ("hold-out 20 %", "10-fold", "ALO", "RidgeCV", "Bellec–Tan", "DD", "Newton", "own")
 
 
 def short_table(records: Iterable[Record], sizes: tuple[int, ...] = (100, 1000)) -> str:

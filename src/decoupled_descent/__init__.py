@@ -60,7 +60,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
     from decoupled_descent.training.sweeps.sweep import sweep as sweep
-    from decoupled_descent.training.sweeps.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -89,7 +88,6 @@ _NAMES = {
     "fit": "networks.fit",
     # for choosing among many models
     "sweep": "training.sweeps.sweep",
-    "tune": "training.sweeps.tuning",
     # for theorists
     "GaussianMixture": "datasets.mixtures",
     "StateEvolution": "theory.state_evolution",

@@ -38,14 +38,6 @@ def test_decoupled_descent_gives_its_own_train_error():
     assert answer.estimate == pytest.approx(fresh.mean(), abs=4 * noise)
 
 
-def test_the_tuned_method_speaks_of_the_model_that_it_returns():
-    problem, (X, y) = Problem(SETTING, True, seed=0), rows(150)
-    answer = problem.tuned(X, y)
-    fresh = answer.losses(*rows(4000, seed=1))
-    noise = np.hypot(answer.stderr, fresh.std() / 4000**0.5)
-    assert answer.estimate == pytest.approx(fresh.mean(), abs=4 * noise)
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_starts_the_same_for_everyone(name):
     setting = SETTINGS[name]

@@ -105,7 +105,7 @@ def test_against_the_true_risk_of_correlated_gaussian_rows():
     assert abs(mean) > 5 * stderr
 
 
-@pytest.mark.parametrize("name", [*paths.ESTIMATORS, "DD", "ODD"])
+@pytest.mark.parametrize("name", [*paths.ESTIMATORS, "DD"])
 def test_every_way_speaks_of_the_model_that_it_returns(name):
     A, y = problem(4300, 60)
     answer = paths.ways(False, 300, seed=99)[name](A[:300], y[:300])

@@ -81,11 +81,10 @@ def test_what_cannot_be_chosen_or_used_is_an_error():
 # Modules with the algorithms of the paper: what works, and what is refused in words
 
 
-@pytest.mark.parametrize("call", [dd.tune, lambda *a: dd.sweep(*a, [dd.DecoupledDescent(0.1)])])
-def test_modules_where_an_objective_is_needed(call):
+def test_modules_where_an_objective_is_needed():
     X, y = rows(50, 3)
     with pytest.raises(ValueError, match=r"the module Sequential; pass Objective.of_model"):
-        call(X, y, tanh_network(3, 3))
+        dd.sweep(X, y, tanh_network(3, 3), [dd.DecoupledDescent(0.1)])
 
 
 def test_a_convolution_with_decoupled_descent_names_the_way_that_works():

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from decoupled_descent.objective.losses import LOSSES, get_loss
-from decoupled_descent.objective.second_order import curvature, second_order, usual_curvature
-from tests.objective.test_losses import OUTPUTS, REAL, REFERENCES, SHARE
+from decoupled_descent.objective.second_order import curvature, second_order
+from tests.objective.test_losses import OUTPUTS, REAL, REFERENCES
 from tests.problems import normal
 
 
@@ -46,20 +45,6 @@ def test_smoothing_averages_over_a_window():
     torch.testing.assert_close(result.diagonal, ((1 - u).abs() < 0.3).double() / 0.6)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("squared", 1.0), ("logistic", 0.25), ("cross_entropy", 2 / 9), ("absolute", 1.0)],
-)
-def test_usual_curvature_in_closed_form(name, expected):
-    """Whatever the labels are, as for the same loss given as a function."""
-    labels, reference = REFERENCES[name]
-    assert usual_curvature(LOSSES[name], OUTPUTS, labels) == pytest.approx(expected, rel=1e-12)
-    assert usual_curvature(get_loss(reference), OUTPUTS, labels) == pytest.approx(expected)
-    if name != "cross_entropy":
-        one = usual_curvature(LOSSES[name], OUTPUTS[:, 0], labels[:, 0])
-        assert one == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("name", ["squared", "logistic", "cross_entropy"])
 def test_named_losses_bend_most_at_zero(name):
     labels, _ = REFERENCES[name]
@@ -87,42 +72,3 @@ def test_curvature_of_any_loss():
 
         total += torch.func.hessian(row)(OUTPUTS[i]).diagonal().abs().sum().item()
     assert curvature(loss, OUTPUTS, REAL) == pytest.approx(total / REAL.numel())
-
-
-def test_usual_curvature_ignores_the_outputs_and_needs_no_grad_mode():
-    with torch.no_grad():
-        far = usual_curvature(LOSSES["logistic"], 1e6 * OUTPUTS, SHARE)
-        scaled = get_loss(lambda u, y: 100 * (u - y).square())
-        assert usual_curvature(scaled, OUTPUTS[:, 0], REAL[:, 0]) == pytest.approx(200)
-    assert far == 0.25
-    assert not OUTPUTS.requires_grad
-
-
-@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
-def test_usual_curvature_follows_the_scale_of_losses_with_kinks(scale):
-    pinball = get_loss(lambda u, y: scale * torch.maximum(0.8 * (y - u), 0.2 * (u - y)))
-    assert usual_curvature(pinball, OUTPUTS[:, 0], REAL[:, 0]) == pytest.approx(0.8 * scale)
-
-
-ROBUST = {
-    "huber": lambda u, y: F.huber_loss(u, y, reduction="none"),
-    "pseudo-huber": lambda u, y: (1 + (u - y).square()).sqrt() - 1,
-    "log cosh": lambda u, y: torch.log(torch.cosh(u - y)),
-    "student": lambda u, y: torch.log1p((u - y).square() / 3),
-}
-
-
-@pytest.mark.parametrize("loss", ROBUST.values(), ids=ROBUST)
-@pytest.mark.parametrize("shift", [0.0, 10.0, -200.0])
-def test_usual_curvature_of_robust_losses_does_not_depend_on_where_labels_are(loss, shift):
-    """Labels far from zero: no row bends at outputs of zero, most do at the best constant."""
-    y = normal(200, seed=4) / 2
-    at_median = curvature(get_loss(loss), torch.zeros_like(y) + y.median(), y)
-    result = usual_curvature(get_loss(loss), torch.zeros_like(y), y + shift)
-    assert at_median > 0.4
-    assert result == pytest.approx(at_median, rel=0.1)
-
-
-def test_a_loss_that_is_not_finite_at_zero_has_some_curvature():
-    gamma = get_loss(lambda u, y: y / u + torch.log(u))
-    assert usual_curvature(gamma, torch.zeros(12), torch.ones(12)) == 1.0

@@ -41,14 +41,6 @@ def test_a_sweep_names_the_run_that_exploded():
     assert result.runs[1].alarm is None
 
 
-def test_tune_warns_when_the_rate_was_given():
-    X, y, objective, _, steps = noise(30)
-    options = {"method": "decoupled", "lr": 1.5 * len(X), "damping": 1.0, "callbacks": []}
-    with pytest.warns(dd.DivergenceWarning, match="grew from"):
-        sweep = dd.tune(X, y, objective, steps=steps, **options)
-    assert sweep.best.alarm
-
-
 def test_small_rises_are_no_explosion():
     X, y, objective, _, _ = noise(30)
     with warnings.catch_warnings():

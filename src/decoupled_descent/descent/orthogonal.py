@@ -72,7 +72,7 @@ class OrthogonalDecoupledDescent(Descent):
         damping: η₀. With divergence-free directions and an unbounded head, h can grow without
             bound. Damping below 1 prevents this. With a head that has no trained factor, such as
             the linear one, θ ends at a length proportional to lr/(1 − damping), right or not:
-            :func:`~decoupled_descent.tune` finds the rate that is right.
+            compare rates with :func:`~decoupled_descent.sweep`.
         ridge: λ, positive; small values whiten, ``math.inf`` leaves the rows as they are.
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.

@@ -2,7 +2,6 @@ r"""Losses to second order in their outputs: for Newton's method and for learnin
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -119,38 +118,3 @@ def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
     second = second_order(loss, outputs, y)
     own = second.diagonal if second.rank_one is None else second.diagonal - second.rank_one.square()
     return float(own.abs().mean())
-
-
-def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return κ, the curvature of a loss, by which learning rates are scaled.
-
-    It is the larger of the curvatures at outputs of zero, where training starts, and at the best
-    constant output, because a robust loss with labels far from zero is curved only there. For a
-    piecewise linear loss, κ is its largest slope. κ is 1 for squared and absolute loss, 1/4 for
-    logistic, (1 − 1/K)/K for softmax with K classes. Only the shape of ``outputs`` matters.
-
-    Example:
-        >>> from decoupled_descent.objective.losses import get_loss
-        >>> usual_curvature(get_loss("absolute"), torch.zeros(3), torch.ones(3))
-        1.0
-    """
-    zero = torch.zeros_like(outputs)
-    values = [curvature(loss, zero, y)]
-    if not loss.builtin:  # the named losses are most curved at zero
-        values.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
-    kappa = max((value for value in values if math.isfinite(value)), default=0.0)
-    if not kappa:
-        kappa = float(second_order(loss, zero, y).slope.abs().max())
-    return kappa if kappa > 0 and math.isfinite(kappa) else 1.0
-
-
-def _best_constant(loss: Loss, zero: Tensor, y: Tensor) -> Tensor:
-    """Approximate the constant output with the lowest mean loss."""
-    constant = zero[0].clone().requires_grad_()
-    optimiser = torch.optim.Rprop([constant], step_sizes=(1e-12, 1e12))  # signs only: any scale
-    with torch.enable_grad():
-        for _ in range(100):
-            error = loss.value(zero + constant, y).mean()
-            (constant.grad,) = torch.autograd.grad(error, constant)
-            optimiser.step()
-    return constant.detach()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from decoupled_descent.tables.search.deadline import check_time_limit
-from decoupled_descent.training.sweeps.tuning import Setting
+
+#: A number, or ``"auto"`` to have it chosen.
+Setting = float | Literal["auto"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

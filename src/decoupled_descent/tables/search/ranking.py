@@ -17,7 +17,7 @@ from decoupled_descent.tables.features.interface import Features
 from decoupled_descent.tables.features.ridge_path import RidgePath
 from decoupled_descent.tables.search.deadline import Deadline
 from decoupled_descent.tables.search.fits import effective_count
-from decoupled_descent.training.sweeps.ridge_walk import STEP
+from decoupled_descent.tables.search.ridge_walk import STEP
 
 #: The largest number of rows for the ranking of feature maps, up to 1000 rows in all. With more it
 #: grows as the cube root of n, as the time of the ranking then does as n, to at most

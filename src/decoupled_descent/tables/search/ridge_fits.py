@@ -38,9 +38,9 @@ from decoupled_descent.tables.search.fits import (
     smoothed_predictions,
 )
 from decoupled_descent.tables.search.ranking import HIGHEST, LOWEST, RankedMap, Sample
+from decoupled_descent.tables.search.ridge_walk import STEP, downhill
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.fit import fit
-from decoupled_descent.training.sweeps.ridge_walk import STEP, downhill
 
 #: The tolerance of fits. Newton's method converges quadratically, so that a small one costs only
 #: one more step. With it a row of weight 2 trains the same model as two equal rows.

@@ -1,4 +1,4 @@
-"""Ridges on a grid, tried downhill: for the search of the estimators and for ``tune``."""
+"""Ridges on a grid, tried downhill."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from decoupled_descent.training.sweeps.ridge_walk import downhill
+from decoupled_descent.tables.search.ridge_walk import downhill
 
 
 @pytest.mark.parametrize("start", [-4, 0, 3, 6])
