@@ -79,7 +79,7 @@ def test_integrations_page_runs(tmp_path, monkeypatch):
 
 def test_orthogonal_page_runs():
     names = run_blocks(ROOT / "docs" / "theory" / "orthogonal.md")
-    assert 0 < names["tuned"].corrected_error.error < 0.69
+    assert 0 < names["swept"].corrected_error.error < 0.69
     assert bool(names["evolution"].test_error.isfinite().all())
 
 
