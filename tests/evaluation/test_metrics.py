@@ -14,6 +14,7 @@ def test_rows_and_means_have_matching_shapes(name):
     generator, metric = np.random.default_rng(0), METRICS[name]
     count = 2 if name in ("sensitivity", "specificity", "ppv", "npv") else 3
     y = generator.normal(size=12) if metric.takes is Takes.NUMBERS else np.arange(12) % count
+    y = y % 1 if name.endswith("deviance") else y
     shares = generator.dirichlet(np.ones(3), 12)
     given = {Takes.NUMBERS: shares[:, 0], Takes.PROBABILITIES: shares}
     rows = metric.rows(y, given.get(metric.takes, generator.integers(0, count, 12)))
@@ -21,6 +22,12 @@ def test_rows_and_means_have_matching_shapes(name):
     stacked = np.stack([rows.mean(0), rows[:6].mean(0)])
     assert metric.value(stacked).shape == (2,)
     assert metric.value(stacked)[0] == pytest.approx(float(metric.value(rows.mean(0))))
+
+
+@pytest.mark.parametrize(("name", "limits"), [("poisson", "0 to inf"), ("binomial", "0 to 1")])
+def test_deviances_are_for_labels_in_a_range(name, limits):
+    with pytest.raises(ValueError, match=f"y runs from -1 to 2, but .* {limits}; use 'mse'"):
+        METRICS[f"{name}_deviance"].rows(np.array([-1.0, 2.0]), np.ones(2))
 
 
 @pytest.mark.parametrize("name", ["sensitivity", "specificity", "ppv", "npv"])

@@ -16,6 +16,7 @@ from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from decoupled_descent.training import StopReason
 from tests.oracles import newton as oracle
+from tests.oracles.left_out import one_step
 from tests.problems import normal
 
 N, D = 40, 6
@@ -23,6 +24,7 @@ LOSSES = {
     "squared": oracle.squared,
     "logistic": oracle.logistic,
     "cross_entropy": oracle.cross_entropy,
+    "poisson": oracle.poisson,
 }
 
 
@@ -35,6 +37,8 @@ def problem(loss, n=N, d=D, seed=0, outputs=1):
         return X, score.argmax(1)
     if loss == "logistic":
         return X, (score[:, 0] > 0).astype(float)
+    if loss == "poisson":
+        return X, rng.poisson(np.exp(0.3 * score[:, 0])).astype(float)
     return X, score[:, 0] if outputs == 1 else score
 
 
@@ -127,7 +131,9 @@ def test_without_an_intercept():
 # Curved losses: second order and better, with repairs where the linearisation fails.
 
 
-@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+@pytest.mark.parametrize(
+    ("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3), ("poisson", 1)]
+)
 @pytest.mark.parametrize(
     ("shape", "ridge", "within"),
     [((40, 6), 1.0, 0.01), ((40, 6), 0.02, 0.03), ((30, 45), 1.0, 0.01)],
@@ -136,18 +142,33 @@ def test_curved_losses_against_literal_refits(loss, outputs, shape, ridge, withi
     X, y = problem(loss, *shape, outputs=outputs)
     run = train(X, y, loss, ridge, outputs)
     expected = oracle.refits(X, y, LOSSES[loss], ridge, outputs=outputs)
-    assert run.best.train_error == pytest.approx(mean_loss(loss, expected, y), rel=within)
+    truth = get_loss(loss).of(torch.from_numpy(expected), torch.from_numpy(y)).mean().item()
+    assert run.best.train_error == pytest.approx(truth, rel=within)
 
 
-@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+def test_counts_against_literal_steps_and_refits():
+    """Each row's output is that of a literal Newton step without it, near a literal refit's."""
+    X, y = problem("poisson", 400, 3)
+    outputs = left_out(train(X, y, "poisson", 1.0))[:, 0]
+    extended, beta = np.hstack([X, np.ones((400, 1))]), oracle.fit(X, y, oracle.poisson, 1.0)[:, 0]
+    step = one_step(extended, y, lambda u, y: np.exp(u) - y, lambda u, _: np.exp(u), 1.0, beta)
+    assert (np.abs(outputs - step) > 1e-6).sum() == 1  # it moves so far that it gets more steps
+    expected = oracle.refits(X, y, oracle.poisson, 1.0)
+    means = [mean_loss("poisson", each, y) for each in (outputs[:, None], expected)]
+    assert means[0] == pytest.approx(means[1], rel=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3), ("poisson", 1)]
+)
 def test_curved_losses_with_weights_and_groups(loss, outputs):
     X, y = problem(loss, outputs=outputs)
     weights = drawn_weights()
     for extra in ({}, {"groups": np.arange(N) // 2}):
         run = train(X, y, loss, 2.0, outputs, rows={"weights": weights, **extra})
         expected = oracle.refits(X, y, LOSSES[loss], 2.0, weights, outputs=outputs, **extra)
-        truth = mean_loss(loss, expected, y, weights)
-        assert run.best.train_error == pytest.approx(truth, rel=0.02)
+        losses = get_loss(loss).of(torch.from_numpy(expected), torch.from_numpy(y)).numpy()
+        assert run.best.train_error == pytest.approx(np.average(losses, weights=weights), rel=0.02)
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])

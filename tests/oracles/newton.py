@@ -24,6 +24,11 @@ def cross_entropy(outputs, y):
     return -logs[rows, y], slope
 
 
+def poisson(outputs, y):
+    y = y.reshape(outputs.shape)
+    return (np.exp(outputs) - y * outputs).sum(1), np.exp(outputs) - y
+
+
 def huber(width):
     """The absolute loss averaged over u − width … u + width."""
 

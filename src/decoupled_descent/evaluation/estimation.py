@@ -101,13 +101,14 @@ def _of_next_period(evaluation: Evaluation, metric: Metric, blocks: int) -> tupl
 def _of_losses(evaluation: Evaluation, metric: str) -> Metered | None:
     """A metric that is a function of the mean of our losses; else None."""
     kind = METRICS.get(metric)
-    if kind is None or kind.of_mean is None or not evaluation.loss or not evaluation.is_finite:
+    if kind is None or kind.of_mean is None or not evaluation.is_finite:
         return None
-    if METRICS[evaluation.loss].takes is not kind.takes or np.ndim(evaluation.labels) > 1:
+    loss, of_mean = kind.of_mean
+    if loss != evaluation.loss or np.ndim(evaluation.labels) > 1:
         return None
     said = evaluation.kind.given(kind.takes, evaluation.predictions, evaluation.decisions)
     rows = kind.rows(evaluation.labels, said)
-    of_mean, given = kind.of_mean, (rows, evaluation.row_weights)
+    given = rows, evaluation.row_weights
     step = 1e-6 * abs(evaluation.error) + 1e-300
     rise = of_mean(evaluation.error + step, *given) - of_mean(evaluation.error - step, *given)
     low, high = sorted(of_mean(end, *given) for end in evaluation.interval)

@@ -21,7 +21,7 @@ from decoupled_descent.evaluation.kinds import DECISIONS
 from decoupled_descent.evaluation.later_rows import as_times, of_later_rows
 from decoupled_descent.evaluation.means import mean_with_stderr
 from decoupled_descent.evaluation.searches import SECONDS, affordable_folds, of_search
-from decoupled_descent.objective.losses import LEAST
+from decoupled_descent.objective.links import LEAST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

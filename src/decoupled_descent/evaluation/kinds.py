@@ -13,7 +13,7 @@ from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.heavy_tail import mean_interval
 from decoupled_descent.evaluation.means import variance_with_one_more
 from decoupled_descent.evaluation.metrics import METRICS, Takes
-from decoupled_descent.objective.losses import LEAST
+from decoupled_descent.objective.links import LEAST
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -157,6 +157,18 @@ class Numbers(Kind):
         return mean_interval(values, common)
 
 
+class Counts(Numbers):
+    """Expected counts, judged by the Poisson deviance."""
+
+    metric, error_name = "poisson_deviance", "Poisson deviance"
+
+
+class Proportions(Numbers):
+    """Expected proportions, judged by the binomial deviance."""
+
+    metric, error_name = "binomial_deviance", "binomial deviance"
+
+
 class Answers(Probabilities):
     """Probabilities of several answers yes or no in each row, shape (n, m)."""
 
@@ -176,4 +188,4 @@ class Answers(Probabilities):
 
 #: The kinds of predictions.
 PROBABILITIES, DECISIONS, NUMBERS = Probabilities(), Decisions(), Numbers()
-ANSWERS = Answers()
+COUNTS, PROPORTIONS, ANSWERS = Counts(), Proportions(), Answers()

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from decoupled_descent.checks import error_interval, interval, share_interval
+from decoupled_descent.objective.links import POISSON, PROPORTION, Link
 from decoupled_descent.objective.losses import log_losses
 
 Floats = NDArray[np.float64]
@@ -41,8 +42,8 @@ class MeanMetric:
         takes: What it compares the labels with.
         interval: Its 95 % interval, from a value and a standard error.
         is_share: Whether it is a share of rows: of those whose second number is 1, or of all.
-        of_mean: For a function of the mean loss, the same from the mean, from the numbers of the
-            rows and from their weights.
+        of_mean: For a function of the mean loss, the name of that loss, and the same from the mean,
+            from the numbers of the rows and from their weights.
     """
 
     rows: Callable[[Any, Any], Floats]
@@ -50,7 +51,7 @@ class MeanMetric:
     takes: Takes
     interval: Callable[[float, float], tuple[float, float]] = interval
     is_share: bool = False
-    of_mean: Callable[[float, Floats, Floats], float] | None = None
+    of_mean: tuple[str, Callable[[float, Floats, Floats], float]] | None = None
 
 
 def _first(means: Floats) -> Floats:
@@ -133,6 +134,23 @@ def _absolute(y: Any, predictions: Floats) -> Floats:
     return np.asarray(abs(predictions - y).reshape(len(y), -1).mean(1)[:, None])
 
 
+def _deviances(link: Link) -> Callable[[Any, Floats], Floats]:
+    """Twice the loss of a link."""
+
+    def rows(y: Any, predictions: Floats) -> Floats:
+        if np.min(y) < link.low or np.max(y) > link.high:
+            raise ValueError(
+                f"y runs from {np.min(y):g} to {np.max(y):g}, but this deviance is for numbers "
+                f"from {link.low:g} to {link.high:g}; use 'mse' or 'mae'"
+            )
+        means, labels = (torch.tensor(np.asarray(one, np.float64)) for one in (predictions, y))
+        return (
+            2 * link.half_deviance(means, labels).reshape(len(labels), -1).mean(1).numpy()[:, None]
+        )
+
+    return rows
+
+
 def _squares_and_labels(y: Any, predictions: Floats) -> Floats:
     if np.ndim(predictions) > 1:
         raise ValueError("metric='r2' is for one target; several have output_r2_")
@@ -187,10 +205,22 @@ def _share(given: str, label: int) -> MeanMetric:
     return MeanMetric(_share_among(given, label), _ratio, Takes.DECISIONS, share_interval, True)
 
 
+def _loss(
+    name: str,
+    rows: Callable[[Any, Any], Floats],
+    takes: Takes,
+    interval: Callable[[float, float], tuple[float, float]] = error_interval,
+) -> dict[str, MeanMetric]:
+    """The mean loss of a kind of predictions."""
+    return {
+        name: MeanMetric(rows, _first, takes, interval, takes is Takes.DECISIONS, (name, _itself))
+    }
+
+
 #: The metrics that have names, apart from "auc" and the median.
 METRICS = {
     "accuracy": MeanMetric(_correct, _first, Takes.DECISIONS, share_interval, True),
-    "error_rate": MeanMetric(_wrong, _first, Takes.DECISIONS, share_interval, True, _itself),
+    **_loss("error_rate", _wrong, Takes.DECISIONS, share_interval),
     "sensitivity": _share("label", 1),  # of the rows of class 1, those that are recognised
     "specificity": _share("label", 0),
     "ppv": _share("decision", 1),  # of the rows that are given to class 1, those that belong to it
@@ -199,14 +229,16 @@ METRICS = {
     "weighted_kappa": MeanMetric(_grades, _kappa, Takes.DECISIONS),
     "f1": MeanMetric(_overlap, _mean_f1, Takes.DECISIONS, share_interval),
     "brier": MeanMetric(_brier, _first, Takes.PROBABILITIES, error_interval),
-    "log_loss": MeanMetric(
-        _log_loss, _first, Takes.PROBABILITIES, error_interval, of_mean=_itself
-    ),
-    "mse": MeanMetric(_squares, _first, Takes.NUMBERS, error_interval, of_mean=_itself),
+    **_loss("log_loss", _log_loss, Takes.PROBABILITIES),
+    **_loss("mse", _squares, Takes.NUMBERS),
+    **_loss("poisson_deviance", _deviances(POISSON), Takes.NUMBERS),
+    **_loss("binomial_deviance", _deviances(PROPORTION), Takes.NUMBERS),
     "rmse": MeanMetric(
         _squares, lambda means: np.sqrt(means[..., 0]), Takes.NUMBERS, _root_interval,
-        of_mean=_root,
+        of_mean=("mse", _root),
     ),
     "mae": MeanMetric(_absolute, _first, Takes.NUMBERS, error_interval),
-    "r2": MeanMetric(_squares_and_labels, _explained, Takes.NUMBERS, of_mean=_explained_share),
+    "r2": MeanMetric(
+        _squares_and_labels, _explained, Takes.NUMBERS, of_mean=("mse", _explained_share)
+    ),
 }  # fmt: skip

@@ -13,13 +13,8 @@ from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.given import check_classes
 from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.networks.row_losses import RowLosses, by_rows, check_ignored
-from decoupled_descent.objective.losses import (
-    Loss,
-    check_labels,
-    check_rows_one_by_one,
-    get_loss,
-    varied_rows,
-)
+from decoupled_descent.objective.labels import check_labels, check_rows_one_by_one, varied_rows
+from decoupled_descent.objective.losses import Loss, get_loss
 from decoupled_descent.quiet import ignoring
 
 #: What works for layers that mix rows or draw random numbers.

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.objective.heads import Elementwise
-from decoupled_descent.objective.losses import Loss, varied_rows
+from decoupled_descent.objective.labels import varied_rows
+from decoupled_descent.objective.losses import Loss
 
 #: Modules whose derivative jumps. (ELU, CELU and Mish do not: theirs is continuous.)
 KINKED: tuple[type[nn.Module], ...] = (

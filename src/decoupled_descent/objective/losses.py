@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-RowLoss = Callable[[Tensor, Tensor], Tensor]
+from decoupled_descent.objective.links import LEAST, POISSON, PROPORTION, Link
 
-#: Predicted probabilities below this count as this.
-LEAST = 2.220446049250313e-16
+RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Expansion(NamedTuple):
@@ -34,6 +33,11 @@ class Loss(NamedTuple):
     smooth: bool = True  # no kinks
     binary: bool = False  # labels are probabilities of the second of two classes
     quadratic: bool = False  # a parabola, so that one Newton step reaches the minimum
+    link: Link | None = None  # how outputs become means of numbers, if they are not the means
+
+    def __reduce__(self) -> Any:
+        """A copy from another process of a loss with a name is that loss."""
+        return (get_loss, (self.name,)) if self.builtin else (Loss, tuple(self))
 
     @property
     def has_classes(self) -> bool:
@@ -43,7 +47,7 @@ class Loss(NamedTuple):
     @property
     def builtin(self) -> bool:
         """Whether this is one of the named losses, called with (n, K) outputs."""
-        return LOSSES.get(self.name) == self  # not `is`: a copy from another process is equal
+        return LOSSES.get(self.name) is self
 
     def of(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Evaluate ℓ row by row at outputs (n,) or (n, K), for labels as the user gave them."""
@@ -67,10 +71,10 @@ class Loss(NamedTuple):
             return None
         return y.reshape(-1).long()
 
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probabilities of all classes, (n, C), for logits; otherwise the outputs (n, K)."""
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Probabilities of all classes, (n, C), for logits; otherwise numbers, (n, K)."""
         if not self.has_classes:
-            return outputs
+            return outputs if self.link is None else self.link.mean(outputs)
         if self.binary:
             outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
         return torch.softmax(outputs, 1)
@@ -80,15 +84,34 @@ class Loss(NamedTuple):
 
         Probabilities have the shape (n, C) and are at least ``LEAST``.
         """
-        if not self.has_classes:
+        if self.has_classes:
+            return log_losses(predictions, y)
+        if self.link is None:
             return self.of(predictions, y.to(predictions))
-        return log_losses(predictions, y)
+        return self.link.half_deviance(predictions, self._labels(y, predictions.dtype)).sum(1)
+
+    def smoothed(self, predictions: Tensor, count: float) -> Tensor:
+        """Predictions away from the ends of their range; numbers without a link as they are.
+
+        A sample of n rows cannot show that the probability of a class is below about 1/n. So one
+        row is added that belongs to each of K classes with probability 1/K: (n p + 1/K) / (n + 1).
+        """
+        if self.has_classes:
+            return (count * predictions + 1 / predictions.shape[1]) / (count + 1)
+        return predictions if self.link is None else self.link.smoothed(predictions, count)
+
+    def variance(self, predictions: Tensor) -> Tensor:
+        """The variance of numbers around their predictions, up to a factor: 1 without a link."""
+        return (
+            torch.ones_like(predictions) if self.link is None else self.link.variance(predictions)
+        )
 
     def regression_targets(self, y: Tensor, outputs: int) -> Tensor:
         """Labels as targets of a least squares regression, (n, K): classes are one-hot."""
         if self.categorical:
             return functional.one_hot(y.long(), outputs).double()
-        return y.double().reshape(len(y), -1)
+        targets = y.double().reshape(len(y), -1)
+        return targets if self.link is None else self.link.stable(targets)
 
     def _labels(self, y: Tensor, dtype: torch.dtype) -> Tensor:
         """Labels as a named loss takes them: class indices (n,), or numbers (n, K)."""
@@ -156,11 +179,23 @@ def _expand_cross_entropy(outputs: Tensor, labels: Tensor) -> Expansion:
     return Expansion(-logarithm.gather(0, chosen)[0], slope, probability, probability)
 
 
+def _linked(name: str, link: Link) -> Loss:
+    """The loss of a link, which has its derivatives."""
+
+    def expand(outputs: Tensor, labels: Tensor) -> Expansion:
+        mean = link.mean(outputs)
+        return Expansion(_total(link.value(outputs, labels)), mean - labels, link.variance(mean))
+
+    return Loss(name, lambda outputs, y: link.value(outputs, y).sum(1), expand, link=link)
+
+
 LOSSES = {
     "squared": Loss("squared", _squared, _expand_squared, quadratic=True),
     "absolute": Loss("absolute", _absolute, smooth=False),
     "logistic": Loss("logistic", _logistic, _expand_logistic, binary=True),
     "cross_entropy": Loss("cross_entropy", _cross_entropy, _expand_cross_entropy, categorical=True),
+    "poisson": _linked("poisson", POISSON),
+    "proportion": _linked("proportion", PROPORTION),
 }
 
 
@@ -179,9 +214,12 @@ def get_loss(loss: str | RowLoss | Loss) -> Loss:
     ``"absolute"``            \|u − y\|                              real
     ``"logistic"``            log(1 + eᵘ) − y u, u a logit           in [0, 1]
     ``"cross_entropy"``       log Σₖ e^{uₖ} − u_y                    class index 0 … K − 1
+    ``"poisson"``             eᵘ − y u, plus a constant of y         counts, 0 or more
+    ``"proportion"``          log(1 + eᵘ) − y u, plus a constant     in [0, 1], not classes
     ========================  =====================================  ========================
 
-    The first three sum over outputs when the head has several. The squared loss is half of what
+    All but the cross-entropy sum over outputs when the head has several. The last two are half of
+    the deviance (:mod:`decoupled_descent.objective.links`). The squared loss is half of what
     ``F.mse_loss`` reports for one output.
 
     Args:
@@ -200,100 +238,3 @@ def get_loss(loss: str | RowLoss | Loss) -> Loss:
     if loss not in LOSSES:
         raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(LOSSES)} or a callable")
     return LOSSES[loss]
-
-
-def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
-    """Raise ``ValueError`` when the labels cannot belong to a named loss with K outputs."""
-    if loss.categorical:
-        _check_classes(labels, outputs)
-        return
-    columns = labels.shape[1] if labels.ndim == 2 else 1
-    if columns != outputs:
-        raise ValueError(
-            f"the head has {outputs} output(s) but y has {columns} column(s); loss "
-            f"{loss.name!r} compares them one by one (for class labels use 'cross_entropy')"
-        )
-    if loss.name == "logistic" and not ((labels >= 0) & (labels <= 1)).all():
-        worst = labels[(labels < 0) | (labels > 1)][0].item()
-        raise ValueError(
-            f"y contains {worst:g}, but loss 'logistic' needs labels between 0 and 1; "
-            "map labels -1/+1 with (y + 1) / 2"
-        )
-
-
-@torch.no_grad()
-def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
-    """Raise ``ValueError`` unless a user's loss treats rows one by one, tried on a few rows."""
-    rows = varied_rows(y, len(outputs))
-    outputs = outputs[: len(rows)]
-    losses, count = _try(loss, outputs, y[rows]), len(rows)
-    shapes = (str(tuple(t.shape)).replace(str(len(t)), "n", 1) for t in (outputs, y))
-    given = "(it is given outputs of shape {} and y of shape {})".format(*shapes)
-    if losses.shape != (count,):
-        raise ValueError(
-            f"loss {loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
-            f"it must return one value per row, without averaging {given}"
-        )
-    pairs = [(outputs[[k, k]], y[rows[[k, k]]]) for k in range(count)]
-    alone = torch.stack([_try(loss, *pair)[0] for pair in pairs]).double()
-    losses = losses.double()
-    size = float(losses.abs().nan_to_num(0.0, 0.0).max())
-    if not torch.allclose(alone, losses, rtol=1e-3, atol=1e-5 * size, equal_nan=True):
-        raise ValueError(
-            f"loss {loss.name!r} mixes rows or is random: a row has another loss beside "
-            f"other rows {given}. Check how shapes broadcast (u.squeeze(1) turns (n, 1) into "
-            "(n,)), and take no means over rows"
-        )
-
-
-def _try(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
-    try:
-        return loss.value(outputs.clone(), y)
-    except Exception as error:
-        raise ValueError(
-            f"loss {loss.name!r} fails for outputs of shape {tuple(outputs.shape)} and y "
-            f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time; "
-            "weights of rows are passed as weights="
-        ) from error
-
-
-def _check_classes(labels: Tensor, outputs: int) -> None:
-    if outputs < 2:
-        raise ValueError(
-            f"loss 'cross_entropy' needs a head with one output per class, but this head has "
-            f"{outputs}; give the head at least 2 outputs or use loss 'logistic'"
-        )
-    if labels.ndim != 1:
-        raise ValueError(
-            f"y has shape {tuple(labels.shape)}, but loss 'cross_entropy' needs class indices of "
-            "shape (n,); use y.argmax(1) for one-hot labels"
-        )
-    fractional = labels.is_floating_point() and bool((labels != labels.round()).any())
-    if fractional or labels.min() < 0 or labels.max() >= outputs:
-        raise ValueError(
-            f"y runs from {labels.min().item():g} to {labels.max().item():g}, but loss "
-            f"'cross_entropy' with {outputs} outputs needs class indices 0 … {outputs - 1}; "
-            "encode the classes as 0, 1, 2, … or give the head more outputs"
-        )
-
-
-def varied_rows(labels: Tensor, count: int) -> Tensor:
-    """Return indices of at most ``count`` rows whose labels differ, rare classes and extremes too.
-
-    They are spread evenly over the distinct values of every column of y. If there are few values,
-    some rows are repeated.
-
-    Example:
-        >>> varied_rows(torch.tensor([0, 0, 0, 1, 0, 0]), 4)
-        tensor([0, 0, 3, 3])
-    """
-    columns = labels.reshape(len(labels), -1).T[: max(1, count // 2)]
-    picked = []
-    for column in columns:
-        values, order = column.sort(stable=True)
-        fresh = torch.ones_like(values, dtype=torch.bool)
-        fresh[1:] = values[1:] != values[:-1]
-        firsts = order[fresh]
-        ranks = torch.linspace(0, len(firsts) - 1, count // len(columns), device=labels.device)
-        picked.append(firsts[ranks.round().long()])
-    return torch.cat(picked)

@@ -23,14 +23,8 @@ from decoupled_descent.objective.derivatives import (
     Timed,
     depends_on_time,
 )
-from decoupled_descent.objective.losses import (
-    Loss,
-    RowLoss,
-    check_labels,
-    check_rows_one_by_one,
-    get_loss,
-    varied_rows,
-)
+from decoupled_descent.objective.labels import check_labels, check_rows_one_by_one, varied_rows
+from decoupled_descent.objective.losses import Loss, RowLoss, get_loss
 from decoupled_descent.objective.models import Split, split
 from decoupled_descent.objective.pure_head import PureHead
 

@@ -21,6 +21,8 @@ def table(kind="logistic", n=80, outputs=1, weights=None, groups=None, seed=0):
     signal = np.sign(X[:, :1] * X[:, 1:2]) + 0.5 * noise
     if kind == "squared":
         y = torch.from_numpy(signal if outputs > 1 else signal[:, 0])
+    elif kind == "poisson":
+        y = torch.from_numpy(np.random.default_rng(seed + 2).poisson(np.exp(signal[:, 0])) / 2.0)
     elif kind == "logistic":
         y = torch.from_numpy((signal[:, 0] > 0).astype(float))
     else:

@@ -43,7 +43,7 @@ def test_columns_that_matter_are_found(kind, outputs):
     assert len(columns[0].coefficients) == outputs
     assert best.model.coef.shape == (outputs, len(best.model.columns))
     fresh = table(kind, n=1000, outputs=outputs, seed=1)  # other coefficients of the same signs
-    zero = given.loss.probabilities(torch.zeros(90, outputs).double())
+    zero = given.loss.predictions(torch.zeros(90, outputs).double())
     usual, error = (float(given.errors(one)[-1]) for one in (zero, best.predictions))
     assert error < 0.6 * usual
     assert best.model.predict(fresh.X).shape == (1000, given.width)

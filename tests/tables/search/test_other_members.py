@@ -55,7 +55,7 @@ def test_the_estimate_is_that_of_new_rows():
         for share, fit in result.members:
             (bias,) = fit.run.state.head.values()
             logits = fit.features.transform(new) @ fit.run.state.theta.T + bias
-            mixed = mixed + share * result.objective.loss.probabilities(logits)
+            mixed = mixed + share * result.objective.loss.predictions(logits)
         for share, one in result.other_members:
             mixed = mixed + share * (120 * one.model.predict(new) + 0.5) / 121
         test = float(result.objective.loss.of_predictions(mixed, truth).mean())

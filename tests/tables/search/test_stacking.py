@@ -39,6 +39,11 @@ def numbers(seed=0, outputs=1):
     return y + noise + 0.1, y
 
 
+def counts(seed=0):
+    said, y = numbers(seed)
+    return said.exp(), torch.poisson(y.exp(), generator=torch.Generator().manual_seed(seed))
+
+
 def shares(weighted):
     return normal(N, seed=9).abs() + 0.2 if weighted else torch.ones(N, dtype=torch.float64)
 
@@ -48,6 +53,8 @@ def error(loss, weights, said, y, share):
     mixed = np.einsum("f,fnk->nk", weights, said.numpy())
     if loss == "squared":
         losses = 0.5 * ((mixed - y.numpy()) ** 2).sum(1)
+    elif loss == "poisson":
+        losses = (mixed - y.numpy() * np.log(mixed)).sum(1)
     else:
         losses = -np.log(mixed[np.arange(N), y.numpy()])
         dealt = -np.log(np.maximum(weights, 1e-300)).mean()
@@ -74,9 +81,9 @@ def best_on_the_simplex(loss, said, y, share):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("loss", ["cross_entropy", "squared"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared", "poisson"])
 def test_weights_are_the_best_on_the_simplex(loss, weighted):
-    predictions, y = numbers() if loss == "squared" else classes()
+    predictions, y = {"squared": numbers, "poisson": counts}.get(loss, classes)()
     share = shares(weighted)
     weights = stack_weights(get_loss(loss), predictions, y, share).numpy()
     assert weights.min() >= 0

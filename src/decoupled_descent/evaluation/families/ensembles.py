@@ -18,7 +18,7 @@ from decoupled_descent.evaluation.families.interface import (
 )
 from decoupled_descent.evaluation.kinds import PROBABILITIES
 from decoupled_descent.evaluation.task import Task
-from decoupled_descent.objective.losses import LEAST
+from decoupled_descent.objective.links import LEAST
 
 Floats = NDArray[np.float64]
 

@@ -44,7 +44,7 @@ def coefficients(model: Any, columns: Columns | None = None) -> LinearPart | Non
     single = len(mixture.members[0].theta) == 1
     linear = [one for one in mixture.members if single and _of_columns(one.features)]
     share = sum(one.share for one in linear)
-    factor = 1.0 if hasattr(model, "classes_") else float(np.mean(model.target_scale_))
+    factor, unit = model._unit_of_outputs
     effects: list[tuple[str, float, float]] = []
     if share > 0:
         per_unit, per_deviation = averaged(linear, len(names))
@@ -60,7 +60,7 @@ def coefficients(model: Any, columns: Columns | None = None) -> LinearPart | Non
     ]
     if not effects and not selected:
         return None
-    return LinearPart(float(share), _unit(model) if single else MANY, effects, selected)
+    return LinearPart(float(share), unit if single else MANY, effects, selected)
 
 
 def averaged(linear: list[Any], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -79,10 +79,3 @@ def averaged(linear: list[Any], count: int) -> tuple[NDArray[np.float64], NDArra
 def _of_columns(features: Any) -> bool:
     """Whether features are the scaled columns themselves, without columns for levels."""
     return bool(features.is_linear) and isinstance(features.columns_, ColumnScales)
-
-
-def _unit(model: Any) -> str:
-    """What coefficients are measured in."""
-    if hasattr(model, "classes_"):
-        return f"log-odds of “{model.classes_[1]}”"
-    return "logarithm of the target" if model.log_target else "units of the target"

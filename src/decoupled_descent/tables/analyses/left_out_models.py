@@ -27,7 +27,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.analyses.table import AnalysedTable
 from decoupled_descent.tables.estimators.mixture import NewtonMember
 from decoupled_descent.tables.members.interface import TrainingTable
-from decoupled_descent.tables.search.fits import smoothed, smoothed_predictions
+from decoupled_descent.tables.search.fits import smoothed_predictions
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class LeftOutModels:
             outputs = torch.einsum("sr,ksr->sk", maps[key], theta) + bias.T
             mixed = mixed + member.share * smoothed_predictions(self.mixture.loss, outputs, count)
         for other, kept in zip(self.mixture.others, self.kept, strict=True):
-            own = smoothed(self.mixture.loss, other.model.without_own(X, kept), count)
+            own = self.mixture.loss.smoothed(other.model.without_own(X, kept), count)
             mixed = mixed + other.share * own
         numbers: Floats = mixed.numpy()
         return numbers if hasattr(self.model, "classes_") else self.model._shaped(numbers)

@@ -15,6 +15,7 @@ from decoupled_descent.checks import Target, whole_number
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.estimate import Estimate, Metric
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import Kind
 from decoupled_descent.evaluation.means import Mean, mean_with_stderr
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
@@ -64,7 +65,6 @@ SPARSE = ("csr", "csc")
 class DecoupledEstimator(RawInputs):
     """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
 
-    _error_name: ClassVar[str]
     _unit: float = 1.0
     model_: NewtonModel
     evaluation_: Evaluation
@@ -153,6 +153,11 @@ class DecoupledEstimator(RawInputs):
         past = Past(self, rows, labels, **given)
         self.time_estimate_ = forward_estimate(*order, past, self.evaluation_.given)
         self.evaluation_ = self.time_estimate_.evaluation
+
+    @property
+    def _kind(self) -> Kind:
+        """What predictions are, and the loss that they are judged by."""
+        raise NotImplementedError
 
     def _record(self, training: Training) -> None:
         """Set the fitted attributes of the training that both tasks have."""
@@ -252,7 +257,7 @@ class DecoupledEstimator(RawInputs):
             self.train_error_curve_,
             self.train_error_stderr_curve_,
             title=type(self).__name__,
-            ylabel=self._error_name,
+            ylabel=self._kind.error_name,
             xlabel="ridge, from strong to weak",
         )
 
@@ -305,7 +310,7 @@ class DecoupledEstimator(RawInputs):
 
         losses = measured_losses(result, row_losses, quarters, bool(self.stack))
         now = self._left_out.error, self._left_out.stderr
-        return learning_curve(losses, together, shares, now, self._error_name, seed)
+        return learning_curve(losses, together, shares, now, self._kind.error_name, seed)
 
     def _strata(self, encoded: EncodedLabels) -> NDArray[np.intp]:
         """The stratum of each row, which parts of the rows have equal shares of."""

@@ -19,6 +19,7 @@ from decoupled_descent.checks import LIKELY_CLASSES, ROWS_PER_CLASS, Target, out
 from decoupled_descent.evaluation.calibration import reliability
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import PROBABILITIES, Kind
 from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
@@ -116,7 +117,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = Target.CLASSES, "log loss", False
+    _task, _takes_several = Target.CLASSES, False
 
     class_weight: Any = None
     cost_ratio: float | None = None
@@ -167,6 +168,10 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         self.decision_rule_ = evaluation.rule
         return evaluation
 
+    @property
+    def _kind(self) -> Kind:
+        return PROBABILITIES
+
     def _positive_code(self) -> int:
         """The number of the class to find, the second one by default."""
         if self.positive is None:
@@ -216,6 +221,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     @property
     def _loss(self) -> tuple[str, int]:
         return class_loss(len(self.classes_))
+
+    @property
+    def _unit_of_outputs(self) -> tuple[float, str]:
+        """What outputs of linear members are multiplied by, and their unit then."""
+        return 1.0, f"log-odds of “{self.classes_[1]}”"
 
     def _strata(self, encoded: EncodedLabels) -> NDArray[np.intp]:
         """The classes."""

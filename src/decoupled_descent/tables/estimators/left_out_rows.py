@@ -22,10 +22,17 @@ MOST = 500
 
 
 def jackknife_of(result: SearchResult, shares: Tensor | None, seed: int) -> Jackknife:
-    """Take the data that intervals need from a search with squared loss."""
+    """Take the data that intervals need: of models without each row for squared loss."""
     rows, members = result.best.rows, [fit for _, fit in result.members]
     y = rows.y.reshape(rows.n, -1)
     some, codes = _some(rows, seed)
+    loss, weights = (
+        result.objective.loss,
+        counted(None if shares is None else shares[some], len(some)),
+    )
+    errors = ((y - result.left_out).abs() / loss.variance(result.left_out).sqrt())[some].numpy()
+    if not loss.quadratic:
+        return Jackknife(errors, weights, codes.numpy(), rows=some.numpy())
     leaving = torch.ones_like(y) if rows.weights is None else rows.weights.unsqueeze(1)
     maps = {id(one.features): one.rows.gather(some) for one in members}
     kept = []
@@ -33,8 +40,8 @@ def jackknife_of(result: SearchResult, shares: Tensor | None, seed: int) -> Jack
         assert result.table is not None
         kept.append(one.model.kept_rows(result.table, some))
     return Jackknife(
-        (y - result.left_out).abs()[some].numpy(),
-        counted(None if shares is None else shares[some], len(some)),
+        errors,
+        weights,
         codes.numpy(),
         1 / float(rows.n if rows.weights is None else rows.weights.sum()),
         tuple(one.numpy() for one in maps.values()),

@@ -98,7 +98,7 @@ class Mixture:
                 for share, model in self.others
             ),
             self.rows,
-            self.loss.has_classes,
+            self.loss.name,
         )  # fmt: skip
 
     def predict(self, X: Any) -> Floats:

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.evaluation import Evaluation
-from decoupled_descent.evaluation.kinds import NUMBERS
+from decoupled_descent.evaluation.kinds import COUNTS, NUMBERS, PROPORTIONS, Kind
+from decoupled_descent.objective.links import Link
+from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.estimators.base import DecoupledEstimator
 from decoupled_descent.tables.estimators.inputs import check_level
@@ -24,6 +26,8 @@ from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.prediction.predictor import LARGEST, in_units
 from decoupled_descent.tables.search.fits import SearchResult
 
+#: What predictions are, by the loss.
+KINDS = {"squared": NUMBERS, "poisson": COUNTS, "proportion": PROPORTIONS}
 #: The most rows whose relative errors are exchanged.
 MIXED = 1000
 
@@ -33,7 +37,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
 
     Like :class:`DecoupledClassifier`, also for raw tables, for real targets and squared error.
-    Targets are standardised internally; errors are mean squared errors in the units of the target.
+    Targets are standardised internally; errors are mean squared errors in the units of the target,
+    or what ``loss`` says.
 
     Args:
         features: As in :class:`DecoupledClassifier`.
@@ -50,6 +55,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             The limit is not exact: the clock is read between candidates, forecasts are rough, and
             the mixture and the diagnosis take further time. With ``time=``, each model of the past
             has the same limit.
+        loss: ``"squared"``; ``"poisson"`` for counts and other amounts from 0 on: linear members
+            fit the logarithm of the expected count, and errors are Poisson deviances;
+            ``"proportion"`` for shares from 0 to 1: linear members fit the log-odds, and errors are
+            binomial deviances. Predictions are means in each case. Forests of regression trees
+            take part with all losses, boosted trees with ``"squared"`` and ``"poisson"``, sparse
+            linear models with ``"squared"`` only.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
             estimates are in the units of the target; predictions are medians, not means.
@@ -63,7 +74,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             names, and in tables as dates too.
 
     Attributes:
-        estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
+        estimated_test_error_: Expected mean squared error on new rows, the mean over outputs; or
+            deviance.
         estimated_test_error_stderr_: Its standard error.
         estimated_test_error_interval_: Its 95 % interval; a few rows may hold much of the error.
         estimated_r2_: Expected R² on new rows, the mean over outputs.
@@ -87,9 +99,24 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _takes_several = Target.NUMBERS, "mean squared error", True
+    _task, _takes_several = Target.NUMBERS, True
 
+    loss: str = "squared"
     log_target: bool = False
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS[self.loss]
+
+    def _check_options(self) -> None:
+        """Raise ``ValueError`` for a wrong option."""
+        super()._check_options()
+        if not isinstance(self.loss, str) or self.loss not in KINDS:
+            raise ValueError(f"loss={self.loss!r:.40} must be one of {', '.join(KINDS)}")
+        if self.log_target and self._link is not None:
+            raise ValueError(
+                f"log_target=True is for loss='squared'; leave it out, or loss={self.loss!r}"
+            )
 
     def _cleaned(self, labels: NDArray[Any]) -> Floats:
         """Targets of shape (n,), or (n, K) for several."""
@@ -101,7 +128,11 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """Predictions of the rows by mixtures that were chosen without them; R² is set as well."""
         self._jackknife = jackknife_of(result, weights.shares, self._seed())
         y, predictions = labels.reshape(len(labels), -1), self._rescaled(result.predictions.numpy())
-        squares = np.square(predictions - y) - self._excess(result.excess.numpy(), predictions)
+        if self._link is None:
+            errors = np.square(predictions - y)
+            errors -= self._excess(result.excess.numpy(), predictions)
+        else:
+            errors = self._unit * result.losses.numpy()[:, None]
         shares, groups = weights.in_estimates()
         given: dict[str, Any] = {"how": "formula", "weights": shares, "groups": groups}
         mean = float(np.average(result.losses, weights=shares))
@@ -111,7 +142,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             own = float(np.average(losses, weights=shares))
             unit = own / mean if mean > 0 else self._unit
             one = Evaluation.of(
-                truth, said, NUMBERS, losses=losses, pairs=result.pairs * unit**2,
+                truth, said, self._kind, losses=losses, pairs=result.pairs * unit**2,
                 optimism=result.optimism * unit, **given,
             )  # fmt: skip
             if not self.log_target:
@@ -119,10 +150,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             wider = self._skewness_factor(result.left_out, result.best.rows)
             return replace(one, variance=wider**2 * one.least_variance)
 
-        self._outputs_apart = [of(*one) for one in zip(y.T, predictions.T, squares.T, strict=True)]
+        self._outputs_apart = [of(*one) for one in zip(y.T, predictions.T, errors.T, strict=True)]
         if not self._several:
             return self._outputs_apart[0]
-        return of(y, predictions, squares.mean(1))
+        return of(y, predictions, errors.mean(1))
 
     def _excess(self, variance: Floats, predictions: Floats) -> Floats:
         """By how much squared errors are too large because predictions have excess variance."""
@@ -158,7 +189,19 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     @property
     def _loss(self) -> tuple[str, int]:
-        return "squared", np.size(self.target_mean_)
+        return self.loss, np.size(self.target_mean_)
+
+    @property
+    def _link(self) -> Link | None:
+        return get_loss(self.loss).link
+
+    @property
+    def _unit_of_outputs(self) -> tuple[float, str]:
+        """What outputs of linear members are multiplied by, and their unit then."""
+        if self._link is not None:
+            return 1.0, self._link.unit
+        scale = float(np.mean(self.target_scale_))
+        return scale, "logarithm of the target" if self.log_target else "units of the target"
 
     def _fitted_scale(self, labels: Floats) -> Floats:
         """The targets on the scale of the fit: as they are, or their logarithms."""
@@ -176,6 +219,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _learn_labels(self, labels: Floats, weights: RowWeights) -> None:
         """Means and deviations of the targets, numbers or, for several outputs, arrays."""
         _check_range(labels)
+        if self._link is not None:
+            self._learn_mean(labels, self._link, weights)
+            return
         labels, shares = self._fitted_scale(labels), weights.in_estimates()[0]
         mean = np.average(labels, axis=0, weights=shares)
         deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
@@ -186,6 +232,26 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.target_mean_ = mean if several else float(mean)
         self.target_scale_ = scale if several else float(scale[0])
         self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
+
+    def _learn_mean(self, labels: Floats, link: Link, weights: RowWeights) -> None:
+        """The mean of counts, which is their unit."""
+        given = f"loss={self.loss!r}"
+        if labels.ndim == 2:
+            raise ValueError(
+                f"y has {labels.shape[1]} columns, but {given} takes one; pass y[:, 0]"
+            )
+        outside = np.flatnonzero((labels < link.low) | (labels > link.high))
+        if len(outside):
+            limits = f"from {link.low:g} " + (f"to {link.high:g}" if link.high < np.inf else "on")
+            raise ValueError(
+                f"y is {labels[outside[0]]:g} in row {outside[0]}, but {given} is for numbers "
+                f"{limits}; use loss='squared'"
+            )
+        mean = float(np.average(labels, weights=weights.in_estimates()[0]))
+        if mean in (link.low, link.high):
+            raise ValueError(f"y is {mean:g} in every row; there is nothing to learn")
+        self.target_mean_, self.target_scale_ = 0.0, mean if link.scales else 1.0
+        self._varies, self._unit = np.array([True]), 2 * self.target_scale_
 
     def _in_units(self, outputs: Tensor) -> Tensor:
         """Outputs or scaled targets (n, K) in the units of the targets."""
@@ -217,12 +283,16 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _losses_of(self, predictions: Tensor, result: SearchResult) -> Tensor:
         """Squared errors of predictions of the rows in the units of the targets, shape (n,)."""
+        if self._link is not None:
+            return self._unit * super()._losses_of(predictions, result)
         return self._squares(predictions, result.best.rows).mean(1)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Return prediction intervals for new rows.
 
         The method is the jackknife+. It uses the leave-one-out models of at most 500 training rows.
+        For counts and proportions the widths are quantiles of leave-one-out errors, divided by the
+        standard deviation that the loss assumes (as in split conformal prediction).
         If rows are exchangeable, the coverage is at least ``2 * level - 1``, and usually close to
         ``level``. With groups, the intervals are for rows of new groups.
 

@@ -69,7 +69,7 @@ class Boosting(Member):
 
     def predict(self, X: Any) -> Tensor:
         """Probabilities of all classes, or numbers, shape (m, C)."""
-        return self.loss.probabilities(torch.from_numpy(self.outputs(X)))
+        return self.loss.predictions(torch.from_numpy(self.outputs(X)))
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """The fold of each row: the model without the fold is one without the row."""
@@ -114,9 +114,13 @@ class BoostingRecipe:
     fewest: int = 2
 
     def suits(self, size: TableSize) -> bool:
-        """Large tables with one target; each class has trees of its own, which take time."""
+        """Large tables with one target; each class has trees of its own, which take time.
+
+        scikit-learn has no boosted trees for proportions.
+        """
         enough = size.rows >= self.fewest * max(size.width, 2) / 2
-        return enough and (size.has_classes or size.outputs == 1)
+        known = size.link is None or bool(size.link.boosted)
+        return enough and known and (size.has_classes or size.outputs == 1)
 
     def operations(self, size: TableSize) -> float:
         """Histograms of all columns in each tree."""
@@ -151,6 +155,7 @@ def grown(
     model = kind(
         learning_rate=RATE, max_leaf_nodes=LEAVES, l2_regularization=RIDGE,
         early_stopping=bool(stops), random_state=seed % 2**32,
+        **({} if table.loss.link is None else {"loss": table.loss.link.boosted}),
     )  # fmt: skip
     if counts is not None and (counts > 0).sum() < 2:
         return _single(table, int(counts.argmax()), without)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from decoupled_descent.objective.links import Link
 from decoupled_descent.objective.losses import Loss
 
 Floats = NDArray[np.floating[Any]]
@@ -28,6 +29,7 @@ class TableSize(NamedTuple):
     columns: int  # d
     outputs: int  # K
     has_classes: bool  # whether labels are classes
+    link: Link | None = None  # of counts and proportions; None for other labels
 
     @property
     def width(self) -> int:
@@ -61,7 +63,7 @@ class TrainingTable(NamedTuple):
     def size(self) -> TableSize:
         """The size of the table."""
         rows, columns = self.X.shape
-        return TableSize(rows, columns, self.outputs, self.loss.has_classes)
+        return TableSize(rows, columns, self.outputs, self.loss.has_classes, self.loss.link)
 
     @property
     def units(self) -> Tensor:

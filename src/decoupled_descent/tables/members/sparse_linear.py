@@ -95,7 +95,7 @@ class SparseLinear(Member):
     def predict(self, X: Any) -> Tensor:
         """Probabilities of all classes, or numbers, shape (m, C)."""
         outputs = predictor.sparse_linear(vars(self), np.asarray(X, np.float64))
-        return self.loss.probabilities(torch.from_numpy(outputs))
+        return self.loss.predictions(torch.from_numpy(outputs))
 
     def _scaled(self, X: Any) -> Floats:
         values = np.asarray(X, dtype=np.float64)[:, self.columns]
@@ -111,7 +111,7 @@ class SparseLinear(Member):
         """Predictions of each row by the model without the fold of its kept row."""
         fold = kept.matrix.numpy()
         outputs = np.einsum("su,suk->sk", self._scaled(X), self.fold_theta[fold])
-        return self.loss.probabilities(torch.from_numpy(outputs + self.fold_bias[fold]))
+        return self.loss.predictions(torch.from_numpy(outputs + self.fold_bias[fold]))
 
     def changes(self, X: Any | None, kept: KeptRows) -> Tensor:
         """Predictions of the model without the fold of a row, minus those of the model."""
@@ -153,8 +153,8 @@ class SparseRecipe:
     only_wide: bool = False  # whether to train on wide tables only
 
     def suits(self, size: TableSize) -> bool:
-        """Wide tables, or all."""
-        return not self.only_wide or size.columns >= WIDE * size.rows
+        """Wide tables, or all; numbers with squared loss, and classes."""
+        return size.link is None and (not self.only_wide or size.columns >= WIDE * size.rows)
 
     def operations(self, size: TableSize) -> float:
         """Paths with and without each fold."""
@@ -192,7 +192,7 @@ def path(
         outputs = np.empty((len(X), Y.shape[1]))
         for fold, model in enumerate(models[1:]):
             outputs[folds == fold] = model.outputs(X[folds == fold])
-        predictions = table.loss.probabilities(torch.from_numpy(outputs))
+        predictions = table.loss.predictions(torch.from_numpy(outputs))
         step = PathStep(penalty, models[0], models[1:], predictions, table.errors(predictions))
         yield step
         error = float(step.errors[-1])

@@ -38,10 +38,11 @@ SINGLE, LISTS = ("residuals", "weights", "groups"), ("features", "moves", "other
 class Jackknife:
     """The data of s training rows that intervals need.
 
-    Without moves, intervals have the same width everywhere.
+    Without moves, intervals have the same width everywhere, in units of the deviation that the loss
+    assumes.
     """
 
-    residuals: Floats  # abs(y − μ₋ᵢ(x_i)), shape (s, K)
+    residuals: Floats  # abs(y − μ₋ᵢ(x_i)), divided by this deviation, shape (s, K)
     weights: Floats  # of the rows, shape (s,); their sum is the effective sample size
     groups: NDArray[np.int64]  # rows with the same whole number are left out together, shape (s,)
     constant: float = 0.0  # 1/Σ_j w_j over all training rows
@@ -90,15 +91,14 @@ class Jackknife:
         return Jackknife(self.residuals[order], self.weights[order], np.arange(len(order)))
 
     def widths(self, level: float) -> Floats:
-        """The quantile of the residuals, shape (K,): half the width of intervals without moves."""
+        """The quantile of the residuals, shape (K,), which intervals without moves have."""
         widths: Floats = quantiles(self.residuals[None], self.weights, level)[0]
         return widths
 
     def intervals(self, mixture: Mixture, X: Any, centre: Floats, level: float) -> Floats:
         """Lower and upper ends, shape (m, K, 2), around predictions of shape (m, K)."""
         if not self.moves:
-            width = self.widths(level)
-            return np.stack([centre - width, centre + width], 2)
+            return np.asarray(mixture.around(centre, self.widths(level)))
         ends, size = [], max(1, NUMBERS // self.residuals.size)
         for start in range(0, len(centre), size):
             rows = slice(start, start + size)
@@ -112,10 +112,11 @@ class Jackknife:
         ``left_out`` are their leave-one-out outputs (s, K). The prediction without rows i and j is
         approximated by μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row influences its own interval.
         """
-        models = left_out[:, None]
+        weights = self.weights * (self.groups[:, None] != self.groups)
         if self.moves:
-            models = models + self.changes(mixture, None)
-        return self._ends(models, self.weights * (self.groups[:, None] != self.groups), level)
+            return self._ends(left_out[:, None] + self.changes(mixture, None), weights, level)
+        every = np.broadcast_to(self.residuals, (len(left_out), *self.residuals.shape))
+        return np.asarray(mixture.around(left_out, quantiles(every, weights, level)))
 
     def _ends(self, models: Floats, weights: Floats, level: float) -> Floats:
         """Quantiles of the predictions without each row ∓ its residual, shape (m, K, 2)."""

@@ -32,6 +32,16 @@ NUMBERS = 2**20
 LARGEST = 1e70
 
 
+class Link(NamedTuple):
+    """How outputs become predictions, and what these can be."""
+
+    mean: Callable[[Any], Any]  # predictions for outputs
+    prior: Callable[[int], float] | None = None  # that of the row that is added, for C columns
+    variance: Callable[[Any], Any] = np.ones_like  # around a number, up to a factor
+    low: float = -math.inf
+    high: float = math.inf
+
+
 class LinearMember(NamedTuple):
     """A linear model of features."""
 
@@ -60,7 +70,17 @@ class Mixture(NamedTuple):
     members: tuple[LinearMember, ...]
     others: tuple[Other, ...]
     rows: float  # the effective number of training rows
-    has_classes: bool
+    loss: str
+
+    @property
+    def link(self) -> Link:
+        """How outputs become predictions: those of other losses are the predictions."""
+        return LINKS.get(self.loss, LINKS["squared"])
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether classes are predicted."""
+        return self.link.mean is probabilities
 
     def predict(self, X: Any) -> Any:
         """Probabilities of the classes, or numbers on the scale of the fit, shape (m, K)."""
@@ -68,19 +88,24 @@ class Mixture(NamedTuple):
         total: Any = 0.0
         for share, number, theta, bias, _ in self.members:
             outputs = features[number] @ theta.T + bias
-            total = total + share * self._smoothed(self._probabilities(outputs))
+            total = total + share * self._smoothed(self.link.mean(outputs))
         for other in self.others:
             total = total + other.share * self._smoothed(other.predict(X))
         return total
 
-    def _probabilities(self, outputs: Any) -> Any:
-        return probabilities(outputs) if self.has_classes else outputs
-
     def _smoothed(self, predictions: Any) -> Any:
-        """Probabilities, with one row of all classes added; numbers as they are."""
-        if not self.has_classes:
+        """Predictions with one more row, away from the ends of their range."""
+        _, prior, _, low, high = self.link
+        if prior is None:
             return predictions
-        return (self.rows * predictions + 1 / predictions.shape[1]) / (self.rows + 1)
+        bounded = np.clip(predictions, low, high)
+        return (self.rows * bounded + prior(predictions.shape[1])) / (self.rows + 1)
+
+    def around(self, predictions: Any, residuals: Any) -> Any:
+        """Intervals (…, K, 2) of predictions ∓ residuals that are divided by their deviations."""
+        half = residuals * np.sqrt(self.link.variance(predictions))
+        ends = np.stack([predictions - half, predictions + half], -1)
+        return np.clip(ends, self.link.low, self.link.high)
 
 
 def probabilities(outputs: Any) -> Any:
@@ -91,7 +116,25 @@ def probabilities(outputs: Any) -> Any:
     return powers / powers.sum(1, keepdims=True)
 
 
-def read_mixture(about: Any, arrays: Mapping[str, Any], has_classes: bool) -> Mixture:
+#: Outputs beyond this are cut off before they become means.
+MOST = 300.0
+#: By the loss that was fitted.
+LINKS = {
+    "logistic": Link(probabilities, lambda count: 1 / count, low=0.0, high=1.0),
+    "cross_entropy": Link(probabilities, lambda count: 1 / count, low=0.0, high=1.0),
+    "squared": Link(lambda outputs: outputs),
+    "poisson": Link(
+        lambda outputs: np.exp(np.minimum(outputs, MOST)), lambda _: 1.0,
+        lambda mean: mean, low=0.0,
+    ),
+    "proportion": Link(
+        lambda outputs: 1 / (1 + np.exp(-np.clip(outputs, -MOST, MOST))), lambda _: 0.5,
+        lambda mean: mean * (1 - mean), 0.0, 1.0,
+    ),
+}  # fmt: skip
+
+
+def read_mixture(about: Any, arrays: Mapping[str, Any]) -> Mixture:
     """The mixture of a description and its arrays."""
     parts = [starting_with(f"map.{k}.", arrays) for k in range(len(about["maps"]))]
     return Mixture(
@@ -103,21 +146,21 @@ def read_mixture(about: Any, arrays: Mapping[str, Any], has_classes: bool) -> Mi
             for k, one in enumerate(about["members"])
         ),
         tuple(
-            read_other(one, starting_with(f"other.{k}.", arrays), has_classes)
+            read_other(one, starting_with(f"other.{k}.", arrays), LINKS[about["loss"]])
             for k, one in enumerate(about["others"])
         ),
         about["rows"],
-        has_classes,
+        about["loss"],
     )  # fmt: skip
 
 
-def read_other(about: Any, arrays: dict[str, Any], has_classes: bool) -> Other:
+def read_other(about: Any, arrays: dict[str, Any], link: Link) -> Other:
     """A member of another kind."""
-    function, changes, logits = KINDS[about["model"]["kind"]]
+    function, changes, has_link = KINDS[about["model"]["kind"]]
 
     def predict(X: Any) -> Any:
         outputs = function(arrays, X)
-        return probabilities(outputs) if logits and has_classes else outputs
+        return link.mean(outputs) if has_link else outputs
 
     return Other(about["share"], predict, partial(changes, arrays))
 
@@ -130,7 +173,7 @@ class Predictor:
             arrays: dict[str, Any] = {name: file[name] for name in file.files}
         self.about = json.loads(str(arrays.pop("description")))
         self.classes = self.about["classes"]
-        self.mixture = read_mixture(self.about, arrays, self.classes is not None)
+        self.mixture = read_mixture(self.about, arrays)
 
     def predict(self, rows: list[dict[str, Any]]) -> list[Any]:
         """One class or number per row."""
@@ -405,7 +448,7 @@ def of_classes(arrays: Mapping[str, Any], X: Any, kept: Any) -> Any:
 
 
 #: By the kind of a member: its predictions, how they change without rows, and whether they are
-#: logits if the labels are classes.
+#: outputs that the link makes predictions of.
 KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], bool]] = {
     "forest": (forest, forest_changes, False),
     "boosting": (boosting, boosting_changes, True),

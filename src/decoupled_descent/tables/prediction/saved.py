@@ -16,9 +16,11 @@ from decoupled_descent.checks import Target, verdict_of
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.prediction.jackknife import Jackknife
 from decoupled_descent.tables.prediction.predictor import (
+    LINKS,
     Mixture,
     decided,
     in_units,
+    probabilities,
     read_mixture,
 )
 from decoupled_descent.tables.schema import MAPS, MEMBERS, check_model, require
@@ -139,13 +141,16 @@ def read_model(path: Path) -> PredictionModel:
             columns is None or content["columns_in"] == len(columns.names),
             f"its columns make another number of features than {content['columns_in']!r:.20}",
         )
+        loss = content["mixture"]["loss"]
+        right = loss in LINKS and (LINKS[loss].mean is probabilities) == classes
+        require(right, f"it has the loss {loss!r:.20}")
         require(
             is_covered(content["mixture"]),
             "it has features or members of your own, which decoupled_descent.load_model reads",
         )
         constant = content["jackknife"]["constant"]
         model = PredictionModel(
-            content, columns, read_mixture(content["mixture"], arrays, classes),
+            content, columns, read_mixture(content["mixture"], arrays),
             Jackknife.read(constant, arrays), arrays.get("medians"),
             tuple(content["decision_rule"]) if classes else None,
         )  # fmt: skip
@@ -207,7 +212,7 @@ def described(content: Any, columns: Columns) -> dict[str, Any]:
         "rule": content["decision_rule"] if classes else None,
         "scale": None if classes else content["scale"],
         "log": bool(content["settings"].get("log_target", False)),
-        **{name: mixture[name] for name in ("rows", "maps", "members", "others")},
+        **{name: mixture[name] for name in ("loss", "rows", "maps", "members", "others")},
     }
 
 

@@ -26,7 +26,6 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.search.fits import (
     CandidateFit,
     row_count,
-    smoothed,
     smoothed_predictions,
 )
 
@@ -84,7 +83,7 @@ def shares_in_halves(loss: Loss, rows: Rows, width: int, count: int) -> tuple[Te
     shares = weighted.sum(0) / total
     halves = weighted.new_zeros(count, rows.n, width)
     if is_designed(classes) and rows.groups is None:
-        return smoothed(loss, shares.expand(rows.n, -1), effective), halves
+        return loss.smoothed(shares.expand(rows.n, -1), effective), halves
     own = weighted.new_zeros(units, width).index_add_(0, codes, weighted)
     left = (weighted.sum(0) - own) / (total - own.sum(1, keepdim=True))
     drawn = shares.expand(rows.n, -1) if is_designed(classes) else left[codes]
@@ -93,7 +92,7 @@ def shares_in_halves(loss: Loss, rows: Rows, width: int, count: int) -> tuple[Te
     each = torch.einsum("nb,nc->bnc", signs, pulls)
     grouped = halves.new_zeros(count, units, width).index_add_(1, codes, each)
     halves = each.sum(1, keepdim=True) - grouped[:, codes]
-    return smoothed(loss, drawn, effective), halves * effective / (effective + 1)
+    return loss.smoothed(drawn, effective), halves * effective / (effective + 1)
 
 
 def _share(

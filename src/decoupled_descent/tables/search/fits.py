@@ -120,19 +120,8 @@ def fitted_outputs(fit: CandidateFit) -> Tensor:
 
 
 def smoothed_predictions(loss: Loss, outputs: Tensor, count: float) -> Tensor:
-    r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
-
-    A sample of n rows cannot show that the probability of a class is below about 1/n. So one row is
-    added that belongs to each of the K classes with probability 1/K: (n p + 1/K) / (n + 1).
-    """
-    return smoothed(loss, loss.probabilities(outputs), count)
-
-
-def smoothed(loss: Loss, predictions: Tensor, count: float) -> Tensor:
-    """Probabilities bounded away from 0 as in :func:`smoothed_predictions`; numbers as they are."""
-    if not loss.has_classes:
-        return predictions
-    return (count * predictions + 1 / predictions.shape[1]) / (count + 1)
+    """Predictions for outputs, away from the ends of their range: see :meth:`Loss.smoothed`."""
+    return loss.smoothed(loss.predictions(outputs), count)
 
 
 def row_count(rows: Rows) -> float:

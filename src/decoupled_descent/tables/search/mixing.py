@@ -21,7 +21,8 @@ from decoupled_descent.leave_one_out.leave_out import loss_covariance
 from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
-from decoupled_descent.objective.losses import LEAST, Loss
+from decoupled_descent.objective.links import LEAST
+from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.members.interface import MemberFit, TrainingTable
 from decoupled_descent.tables.search.decisions import right_decisions
@@ -164,7 +165,8 @@ def excess_loss(loss: Loss, excess: Tensor, predictions: Tensor, y: Tensor) -> T
     r"""How much too large losses are because predictions have excess variance, shape (n,).
 
     To second order it is ½ v ℓ'' with the variance v of the predictions. For a class of probability
-    p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too.
+    p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too. For numbers ℓ'' is on
+    average one over the variance that the loss assumes.
 
     Args:
         loss: The loss.
@@ -173,7 +175,7 @@ def excess_loss(loss: Loss, excess: Tensor, predictions: Tensor, y: Tensor) -> T
         y: Labels.
     """
     if not loss.has_classes:
-        return excess.sum(1) / 2
+        return (excess / loss.variance(predictions)).sum(1) / 2
     index = y.long().reshape(-1, 1)
     own, chance = (each.gather(1, index).squeeze(1) for each in (excess, predictions))
     return torch.log1p(own / chance.clamp_min(LEAST).square()) / 2

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoupled_descent.tables.features.scaling import is_sparse
 from decoupled_descent.tables.members.interface import MemberFit, Recipe, TrainingTable
 from decoupled_descent.tables.search.deadline import Deadline
-from decoupled_descent.tables.search.fits import effective_count, smoothed
+from decoupled_descent.tables.search.fits import effective_count
 from decoupled_descent.tables.search.ranking import Sample
 from decoupled_descent.tables.search.stacking import least_squares_weights
 
@@ -59,6 +59,6 @@ def train_members(
         weights = least_squares_weights(every, table.targets, shares)
         mixed = torch.einsum("f,fnk->nk", weights, every)
         for fit in recipe.train(table._replace(mixed=mixed), seed + number):
-            bounded = fit._replace(predictions=smoothed(table.loss, fit.predictions, count))
+            bounded = fit._replace(predictions=table.loss.smoothed(fit.predictions, count))
             predictions.append(bounded.predictions)
             yield number, bounded

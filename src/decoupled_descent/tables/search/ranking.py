@@ -138,7 +138,7 @@ def rank(
     everything = len(rows) == n
     powers = torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
     ridges = few.unit * 10.0**powers
-    first = 1.0 if sample.objective.loss.quadratic else SHARE
+    first = SHARE if sample.objective.loss.has_classes else 1.0
     held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
     copies = maps if everything else as_features(list(maps))  # others, which are gone afterwards
     essential = copies[next((k for k, one in enumerate(maps) if one.is_linear), 0)]

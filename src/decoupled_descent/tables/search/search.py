@@ -80,7 +80,8 @@ def search_models(
             which may be divided among processes. Sparse ones get linear features unless others are
             given.
         y: Labels of all rows: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
-        loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
+        loss: ``"logistic"``, ``"cross_entropy"``, ``"squared"``, ``"poisson"`` or
+            ``"proportion"``.
         outputs: K.
         features: What :func:`~decoupled_descent.tables.features.candidates.as_features` takes.
         ridge: λ, or ``"auto"``.
@@ -106,7 +107,9 @@ def search_models(
     table = training_table(sample, folds) if members and stack else None
     trained: list[tuple[int, MemberFit]] = []
     count = min(len(maps), kept_count(len(y), objective) + 1)
-    size = TableSize(len(y), sample.columns, outputs, objective.loss.has_classes)
+    size = TableSize(
+        len(y), sample.columns, outputs, objective.loss.has_classes, objective.loss.link
+    )
     widths = [one.width(size.rows, size.columns) for one in maps[-count:]]
     recipes = members if table is not None else ()
     _announce(size, widths, len(maps), recipes, progress)

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from decoupled_descent.objective.losses import LEAST, Loss
+from decoupled_descent.objective.links import LEAST
+from decoupled_descent.objective.losses import Loss
 from decoupled_descent.tables.search.shrinkage import towards_reference
 
 #: The number of folds: weights are chosen on all but one and evaluated on that one.
 FOLDS = 20
 #: The most steps of expectation-maximisation, and the change at which it ends.
 STEPS, SETTLED = 300, 1e-5
+#: Least squares are weighted again so often; each time is a step of Fisher scoring.
+REWEIGHTED = 8
 #: A candidate without a part in the prior whose weight is below this is left out of the mixture: it
 #: would take time and change nothing.
 NEGLIGIBLE = 1e-3
@@ -32,7 +35,8 @@ def stack_weights(
 ) -> Tensor:
     r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
-    For numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. For
+    For numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)² / V_i, non-negative with sum 1:
+    V_i is the variance that the loss assumes, at the mixture itself (:func:`number_weights`). For
     classes, those that maximise
 
     .. math:: \sum_i s_i \log \sum_f w_f\, p_f(y_i) + \frac{e}{F} \sum_f \log w_f
@@ -44,7 +48,7 @@ def stack_weights(
     rows support it; one below ``NEGLIGIBLE`` is 0.
 
     Args:
-        loss: The loss; only whether its labels are classes matters here.
+        loss: The loss.
         predictions: The leave-one-out predictions of F candidates, shape (F, n, K).
         y: Labels, shape (n,), or targets, shape (n, K).
         shares: s, how much each row counts, shape (n,).
@@ -63,7 +67,7 @@ def stack_weights(
         tensor([0.7000, 0.3000])
     """
     if not loss.has_classes:
-        return least_squares_weights(predictions, y, shares)
+        return number_weights(loss, predictions, y, shares)
     own = _label_probabilities(predictions, y).clamp_min(LEAST).unsqueeze(0)
     every = torch.ones(1, len(predictions), dtype=torch.bool)
     return _maximum_likelihood(own, shares.unsqueeze(0), extra, every, prior, reference)[0]
@@ -99,6 +103,20 @@ def _maximum_likelihood(
     if reference is None:
         return weights
     return towards_reference(weights, own, shares, extra, reference)
+
+
+def number_weights(loss: Loss, predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+    """Weights of a mixture of numbers with the lowest loss, by reweighted least squares.
+
+    The slope of half of a deviance is (μ − y)/V(μ), so that at the end no other weights are better.
+    """
+    weights = least_squares_weights(predictions, y, shares)
+    if loss.link is None:
+        return weights
+    for _ in range(REWEIGHTED):
+        mixed = torch.einsum("f,fnk->nk", weights, predictions)
+        weights = least_squares_weights(predictions, y, shares / loss.variance(mixed).squeeze(1))
+    return weights
 
 
 def least_squares_weights(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
@@ -173,7 +191,8 @@ def cross_fitted_weights(
         weights = predictions.new_zeros(count, members)
         for fold, (may, own) in enumerate(zip(usable, held, strict=True)):
             others = predictions if fold_predictions is None else fold_predictions[:, fold]
-            weights[fold, may] = least_squares_weights(others[may][:, ~own], y[~own], shares[~own])
+            given = others[may][:, ~own], y[~own], shares[~own]
+            weights[fold, may] = number_weights(loss, *given)
     else:
         others = predictions.unsqueeze(1) if fold_predictions is None else fold_predictions
         own = _label_probabilities(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
