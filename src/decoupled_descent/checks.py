@@ -27,11 +27,29 @@ class Target(StrEnum):
 
     CLASSES = "classification"
     NUMBERS = "regression"
+    COUNTS = "counts"
+    PROPORTIONS = "proportions"
+    GRADES = "grades"
 
     @property
     def has_classes(self) -> bool:
         """Whether classes are predicted, not numbers."""
-        return self is Target.CLASSES
+        return self in (Target.CLASSES, Target.GRADES)
+
+    @property
+    def roots(self) -> bool:
+        """Whether errors are squares, of which the roots are shown."""
+        return self is Target.NUMBERS
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the estimator for it."""
+        options: dict[Target, dict[str, Any]] = {
+            Target.COUNTS: {"loss": "poisson"},
+            Target.PROPORTIONS: {"loss": "proportion"},
+            Target.GRADES: {"ordered": True},
+        }
+        return options.get(self, {})
 
     @property
     def score(self) -> str:

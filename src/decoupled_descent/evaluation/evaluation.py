@@ -304,12 +304,13 @@ class Evaluation:
 
         Args:
             metric: "accuracy", "error_rate", "sensitivity", "specificity", "ppv", "npv",
-                "balanced_accuracy", "f1", "weighted_kappa" (of classes in their order), "auc",
-                "brier", "log_loss", "mse", "rmse", "mae", "median_absolute_error", "r2",
-                "poisson_deviance" (of counts), "binomial_deviance" (of proportions); a function of
-                labels and predictions such as those of ``sklearn.metrics``; or a metric of
-                torchmetrics. Functions get probabilities (of class 1 where there are two) or
-                numbers; those of ``sklearn.metrics`` that need classes get decisions.
+                "balanced_accuracy", "f1", "auc", "brier", "log_loss"; "weighted_kappa" and
+                "grade_error" (of classes in their order); "mse", "rmse", "mae",
+                "median_absolute_error", "r2"; "poisson_deviance" (of counts), "binomial_deviance"
+                (of proportions); a function of labels and predictions such as those of
+                ``sklearn.metrics``; or a metric of torchmetrics. Functions get probabilities (of
+                class 1 where there are two) or numbers; those of ``sklearn.metrics`` that need
+                classes get decisions.
             blocks: How often a metric that is any function may be computed.
 
         Returns:

@@ -106,6 +106,10 @@ def _grades(y: Any, decisions: Codes) -> Floats:
     return np.stack([(said - true) ** 2, true, true**2, said, said**2], 1)
 
 
+def _steps(y: Any, decisions: Codes) -> Floats:
+    return np.abs(np.asarray(y, np.float64) - decisions)[:, None]
+
+
 def _kappa(means: Floats) -> Floats:
     """One minus the squared error over that of independent grades with the same shares."""
     error, true, true2, said, said2 = np.moveaxis(np.asarray(means), -1, 0)
@@ -227,6 +231,7 @@ METRICS = {
     "npv": _share("decision", 0),
     "balanced_accuracy": MeanMetric(_recalls, _mean_recall, Takes.DECISIONS, share_interval),
     "weighted_kappa": MeanMetric(_grades, _kappa, Takes.DECISIONS),
+    "grade_error": MeanMetric(_steps, _first, Takes.DECISIONS, error_interval),
     "f1": MeanMetric(_overlap, _mean_f1, Takes.DECISIONS, share_interval),
     "brier": MeanMetric(_brier, _first, Takes.PROBABILITIES, error_interval),
     **_loss("log_loss", _log_loss, Takes.PROBABILITIES),

@@ -109,8 +109,9 @@ def check_model(content: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
     if classes:
         width = len(content["classes"]["labels"])
         outputs = 1 if width == 2 else width
-        threshold, positive = content["decision_rule"]
+        threshold, positive, ordered = content["decision_rule"]
         right = is_finite_number(threshold) and 0 < threshold < 1 and positive in (0, 1)
+        right = right and isinstance(ordered, bool)
         require(right and is_count(positive, 0), f"its rule is {content['decision_rule']!r:.40}")
     else:
         centre = content["scale"][0]

@@ -166,7 +166,7 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
         ([0, 1, 2] * 30 + [15], None, REGRESSION),
         ([0, 1, 2] * 30 + [15, 15], None, CLASSIFICATION),
         ([0] * 9 + [1], None, REGRESSION),
-        (np.repeat(range(7), [30, 25, 18, 12, 7, 4, 2]), None, REGRESSION),  # counts
+        (np.repeat(range(7), [30, 25, 18, 12, 7, 4, 2]), None, "counts"),
         (np.repeat(range(7), [30, 25, 18, 12, 7, 4, 2]), CLASSIFICATION, CLASSIFICATION),
         (np.repeat(range(1, 6), [4, 16, 50, 20, 10]), None, CLASSIFICATION),  # grades
         (np.repeat([1, 2, 3, 5, 6, 7], [70, 76, 17, 13, 9, 29]), None, CLASSIFICATION),

@@ -8,7 +8,10 @@ from decoupled_descent.tables.estimators.forward import Piece
 
 PIECES = tuple(Piece(f"200{k}", f"200{k + 1}", 10 * k, 10, 4.0 + k, 1.0, 0.5) for k in range(3))
 ESTIMATE = SimpleNamespace(
-    pieces=PIECES, error=SimpleNamespace(value=9.0, interval=(4.0, 16.0)), rises=True
+    pieces=PIECES,
+    evaluation=SimpleNamespace(error_name="log loss"),
+    error=SimpleNamespace(value=9.0, interval=(4.0, 16.0)),
+    rises=True,
 )
 
 

@@ -163,3 +163,22 @@ def test_many_whole_numbers_are_perhaps_quantities():
     with pytest.warns(UserWarning, match="25 different whole numbers in 60 rows.*Regressor"):
         model.fit(X, y)
     model.fit(X, y.astype(str))  # texts are classes
+
+
+def test_grades_in_order(tmp_path):
+    """The median grade is missed by fewer grades than the most probable one, and files keep it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3150, 3))
+    y = np.digitize(X[:, 0] + 1.2 * rng.logistic(size=3150), [-3.0, -1.0, 1.0, 3.0]) + 1
+    options = {"features": "linear", "ridge": 1.0}
+    plain = dd.DecoupledClassifier(**options).fit(X[:150], y[:150])
+    graded = dd.DecoupledClassifier(ordered=True, **options).fit(X[:150], y[:150])
+    chances = graded.predict_proba(X)
+    costs = chances @ np.abs(np.arange(5)[:, None] - np.arange(5))
+    assert (graded.predict(X) == costs.argmin(1) + 1).mean() > 0.999  # up to rounding of ties
+    missed = [np.abs(model.predict(X[150:]) - y[150:]).mean() for model in (plain, graded)]
+    assert missed[1] < missed[0]
+    estimate = graded.estimate("grade_error")
+    assert abs(estimate.value - missed[1]) < 3 * estimate.stderr
+    loaded = dd.load_model(dd.save_model(graded, tmp_path / "model.safetensors"))
+    assert (loaded.predict(X) == graded.predict(X)).all()

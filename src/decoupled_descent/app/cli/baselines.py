@@ -12,6 +12,7 @@ from decoupled_descent.app.report.data import Contender
 from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.decision_rule import DecisionRule
 from decoupled_descent.evaluation.evaluation import Evaluation
+from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.tables.analyses.baselines import Baseline, baselines, better_than_guessing
 
 
@@ -50,14 +51,19 @@ def _contender(
         median = evaluation.estimate("median_absolute_error").value
     return Contender(
         name, evaluation.error, evaluation.stderr, score, median, gap, stderr, loss, measure,
-        evaluation.rule.is_usual,
+        evaluation.rule.is_usual, is_root=_is_root(evaluation),
     )  # fmt: skip
+
+
+def _is_root(evaluation: Evaluation) -> bool:
+    """Whether losses are squares, of which the roots are shown."""
+    return evaluation.kind == NUMBERS
 
 
 def _measure(estimator: Any) -> str:
     """The name of the loss that is compared, or of its root."""
-    if hasattr(estimator, "classes_"):
-        return "log loss"
+    if not _is_root(estimator.evaluation_):
+        return str(estimator.evaluation_.error_name)
     return "typical error of the logarithm" if estimator.log_target else "typical error"
 
 

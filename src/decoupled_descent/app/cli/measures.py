@@ -28,15 +28,23 @@ OF_TWO_CLASSES = (
     Named("positive predictive value", "ppv", "of the rows predicted as {}, those of {}"),
     Named("negative predictive value", "npv", "of the other predictions, the right ones"),
 )  # fmt: skip
+#: Measures of grades in order.
+OF_GRADES = (
+    Named(
+        "weighted kappa", "weighted_kappa", "agreement beyond chance; a miss counts squared", False
+    ),
+    Named("mean absolute error", "grade_error", "by how many grades rows are missed", False),
+)
 
 
 def of_classes(evaluation: Evaluation) -> list[Measure]:
-    """The measures of the class to find, if there are two classes."""
+    """The measures of the class to find, if there are two classes, or of grades."""
     classes = evaluation.classes
-    if classes is None or len(classes) != 2:
+    listed = OF_GRADES if evaluation.rule.ordered else OF_TWO_CLASSES
+    if classes is None or (len(classes) != 2 and listed is OF_TWO_CLASSES):
         return []
     name, measures = str(classes[evaluation.rule.positive]), []
-    for one in OF_TWO_CLASSES:
+    for one in listed:
         try:
             result = evaluation.estimate(one.metric)
         except ValueError:  # a class of one row, or of one group, has no area without it

@@ -31,10 +31,11 @@ Sheet = Annotated[
 ]
 Target = Annotated[str, option(metavar="COLUMN", help="The column to predict.")]
 Task = Annotated[
-    Literal["classification", "regression"] | None,
+    Literal["classification", "regression", "counts", "proportions", "grades"] | None,
     option(
         metavar="TASK",
-        help="classification or regression; by default, recognised from the target.",
+        help="classification, regression, counts (Poisson), proportions (0 to 1) or grades "
+        "(numbered classes in order); by default, one of the first three is recognised.",
     ),
 ]
 Identifier = Annotated[

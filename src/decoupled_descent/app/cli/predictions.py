@@ -97,7 +97,7 @@ def about_threshold(saved: PredictionModel) -> list[str]:
     """Say from which probability on a row is given to the class to find, if that is not 0.5."""
     if saved.rule is None or saved.classes is None or saved.rule[0] == 0.5:
         return []
-    threshold, positive = saved.rule
+    threshold, positive, _ = saved.rule
     name = str(saved.classes[positive])
     return [f"rows are predicted as {name!r} from a probability of {threshold:.3g} on"]
 
@@ -175,7 +175,8 @@ def as_target(saved: PredictionModel, outputs: NDArray[np.float64]) -> NDArray[A
         return names
     if saved.columns is None:
         return outputs[:, 0]
-    typical = math.sqrt(max(0.0, estimate(saved)[0]))
+    mean = max(0.0, estimate(saved)[0])
+    typical = math.sqrt(mean) if saved.has_squared_errors else min(1.0, mean)
     needed = math.ceil(-math.log10(typical / 100)) if 0 < typical < math.inf else 0
     if needed > MOST_DECIMALS:  # of a target in very small numbers
         return outputs[:, 0]

@@ -196,8 +196,8 @@ def _analyses(
         except Exception as error:  # no section may lose a finished model
             failed.append(f"{PARTS[name]} could not be computed ({failure(error)})")
     if later and prepared.time is not None:
-        roots = not prepared.task.has_classes
-        parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
+        later_errors = estimator.time_estimate_, prepared.task.roots
+        parts["over_time"] = ErrorsOverTime.of(prepared.time[0], *later_errors)
     return Analyses(**parts, failed=failed)
 
 
@@ -255,7 +255,7 @@ def more_rows(prepared: TrainingTable, estimator: Any, seconds: float) -> Errors
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
     except ValueError as problem:  # too few rows, or too few rows of a class
         return f"This cannot be computed: {problem}."
-    return ErrorsByRows.of(curve, roots=not prepared.task.has_classes)
+    return ErrorsByRows.of(curve, roots=prepared.task.roots)
 
 
 def row_names(prepared: TrainingTable) -> list[Any]:
@@ -369,7 +369,7 @@ def _named_estimates(report: ReportData) -> dict[str, tuple[float, ...]]:
     estimate = report.estimate
     measures = {one.name: one.with_interval for one in estimate.measures}
     score = {estimate.score_name: estimate.score_with_interval}
-    if report.has_classes:
+    if not report.task.roots:
         return score | {estimate.loss_name: estimate.error_with_interval} | measures
     named = {"typical error (RMSE)": roots(estimate.error_with_interval)}
     return named | {name: one for name, one in measures.items() if name != "RMSE"}

@@ -32,7 +32,6 @@ from decoupled_descent.app.files.targets import (
     decimals_of,
     did_you_mean,
     labels_of,
-    look_like_counts,
     recognise_task,
     spellings_of,
     values_of,
@@ -203,19 +202,19 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
     mark = first.sample.attrs.get("decimal", "")
     labels, labelled, about = labels_of(
-        complete[target], quantity=task == Target.NUMBERS, mark=mark
+        complete[target], quantity=task is not None and not Target(task).has_classes, mark=mark
     )
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
     several = several_labels(labels)
     try:
-        result = recognise_task(labels, task)
+        result = recognise_task(labels, task, plain=wishes.log_target)
     except ValueError as error:
         if several:  # rare combinations of labels are no typing errors
             raise ValueError(several) from error
         raise
-    doubts = [several] if several and result == "classification" else []
+    doubts = [several] if several and result.has_classes else []
     doubts += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)
     sample = sample[labelled[sample.index.to_numpy() - 1]]
@@ -324,8 +323,8 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
                 raise ValueError(
                     f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
                 )
-    if wishes.log_target and task.has_classes:
-        raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
+    if wishes.log_target and task is not Target.NUMBERS:
+        raise ValueError(f"--log-target is for --task regression, but {labels.name!r} has {task}")
     if wishes.log_target and (labels <= 0).any():
         low = labels[labels <= 0]
         raise ValueError(
@@ -369,17 +368,21 @@ def _groups(column: pd.Series) -> NDArray[Any]:
 
 
 def _recognised(labels: pd.Series, task: Target) -> str:
-    """Return the sentence about the task, with the option for the other task if it is possible."""
-    different = labels.nunique()
-    if not task.has_classes:
-        counts = labels.value_counts()
-        possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
-        remedy = " (choose classes with --task classification)" * possible
-        counted = possible and look_like_counts(labels.to_numpy())
-        what = f"counts from {labels.min()} to {labels.max()}" if counted else (
-            f"{different} different numbers"
-        )  # fmt: skip
-        return f"{labels.name!r} has {what}, so this is a regression{remedy}"
-    numeric = labels.dtype.kind in "iuf"
-    remedy = " (choose numbers with --task regression)" if numeric else ""
-    return f"{labels.name!r} has {different} different values, so this is a classification{remedy}"
+    """Return the sentence about the task, with the options for other tasks that are possible."""
+    different, others = labels.nunique(), []
+    what, counts = f"{different} different values", labels.value_counts()
+    if task is Target.COUNTS:
+        what = f"counts from {labels.min()} to {labels.max()}"
+        others = ["--task regression for squared errors"]
+    elif task is Target.NUMBERS:
+        what = f"{different} different numbers"
+        if labels.min() >= 0 and labels.max() <= 1:
+            others = ["--task proportions if 0 and 1 are its limits"]
+    elif labels.dtype.kind in "iuf":
+        others = ["--task regression for numbers"]
+        others += ["--task grades if they are in order"] * (different > 2)
+    if not task.has_classes and different <= min(CLASSES, len(labels) // 2) and counts.min() > 1:
+        others.append("--task classification for classes")
+    possible = f" (choose {', '.join(others)})" * bool(others)
+    means = "these are counts" if task is Target.COUNTS else f"this is a {task}"
+    return f"{labels.name!r} has {what}, so {means}{possible}"

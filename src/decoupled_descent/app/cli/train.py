@@ -144,6 +144,7 @@ def fit(prepared: TrainingTable, options: dict[str, Any]) -> tuple[Any, list[str
     classes = prepared.task.has_classes
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
     known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
+    known |= prepared.task.options
     if prepared.positive:
         labels = set(prepared.y.tolist())
         known["positive"] = next(one for one in labels if str(one) == prepared.positive)

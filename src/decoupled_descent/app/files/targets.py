@@ -161,13 +161,13 @@ def _labels(
     return (np.where(labelled, values, 0).astype(np.int64) if integers else values), labelled, style
 
 
-def recognise_task(labels: pd.Series, task: str | None = None) -> Target:
+def recognise_task(labels: pd.Series, task: str | None = None, plain: bool = False) -> Target:
     """Return the task of these labels, or the one given, after a check that it is possible.
 
     Text and truth values are classes. Numbers are classes if only two different ones occur, or if
     they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
-    each must have at least 2 rows. Other numbers are quantities, and so are those that look like
-    counts (:func:`look_like_counts`).
+    each must have at least 2 rows. Other numbers are quantities, and some of them look like counts
+    (:func:`look_like_counts`), unless ``plain`` numbers are wanted.
     """
     if task not in (None, *Target):
         raise ValueError(f"task={task!r} must be one of {', '.join(Target)}")
@@ -192,17 +192,39 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> Target:
         raise ValueError(
             f"{name} is {str(counts.index[0])!r:.60} in every row; there is nothing to learn"
         )
-    numbers = numeric and (look_like_counts(labels.to_numpy()) or not _few(labels, counts))
-    target = Target(task) if task else (Target.NUMBERS if numbers else Target.CLASSES)
+    counted = numeric and look_like_counts(labels.to_numpy())
+    likely = Target.CLASSES if not numeric or _few(labels, counts) else Target.NUMBERS
+    likely = likely if not counted else Target.NUMBERS if plain else Target.COUNTS
+    target = Target(task) if task else likely
     if not target.has_classes:
         if not (numeric or truths):
             raise ValueError(
                 f"{name} holds text such as {labels.iloc[0]!r:.60}; use task='classification', or "
                 "turn it into numbers"
             )
+        _check_limits(name, labels, target)
         return target
+    if target is Target.GRADES and not numeric:
+        raise ValueError(
+            f"{name} holds text such as {labels.iloc[0]!r:.60}, whose order is not known; number "
+            "the grades, or use task='classification'"
+        )
     _check_classes(name, labels, counts, numeric)
     return target
+
+
+def _check_limits(name: str, labels: pd.Series, target: Target) -> None:
+    """Raise ``ValueError`` for numbers that are no counts or proportions."""
+    highest = {Target.COUNTS: np.inf, Target.PROPORTIONS: 1.0}.get(target)
+    if highest is None:
+        return
+    outside = labels[(labels < 0) | (labels > highest)]
+    if len(outside):
+        remedy = "; divide percentages by 100" * bool(labels.between(0, 100).all())
+        raise ValueError(
+            f"{name} is {outside.iloc[0]:g} in row {outside.index[0]}, which task={target.value!r} "
+            f"does not allow; use task='regression'{remedy * (highest == 1)}"
+        )
 
 
 def values_of(labels: pd.Series, task: Target) -> NDArray[Any]:

@@ -60,7 +60,8 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
 def _reason(model: Contender, other: Contender, remark: str = "") -> str:
     """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
-    ratio = ratio if model.median_error is None else math.sqrt(max(0.0, ratio))
+    squared = model.median_error is not None and model.is_root
+    ratio = math.sqrt(max(0.0, ratio)) if squared else ratio
     change = f"{percent(abs(1 - ratio))} {'lower' if ratio < 1 else 'higher'}"
     against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}{remark}"
     if model.median_error is not None:
@@ -95,15 +96,14 @@ def comparison(data: ReportData) -> dict[str, Any] | None:
     contenders = data.analyses.contenders
     if not contenders:
         return None
-    sizes = [
-        one.error if data.has_classes else math.sqrt(max(0.0, one.error)) for one in contenders
-    ]
+    sizes = [data.shown(one.error) for one in contenders]
     errors = together(sizes, 0.05 * max(sizes))
     if data.has_classes:
         header = numbers("right", data.estimate.loss_name)
         cells = [[percent(one.score) for one in contenders], errors]
     else:
-        header = numbers("typical error (RMSE)", "median absolute error", "R²")
+        name = "typical error (RMSE)" if data.task.roots else data.error_name
+        header = numbers(name, "median absolute error", "R²")
         medians = [one.median_error or 0.0 for one in contenders]
         scores = [f"{one.score:.3f}".replace("-", "−") for one in contenders]
         cells = [errors, together(medians, 0.05 * max(medians)), scores]

@@ -60,6 +60,7 @@ class Contender(NamedTuple):
     measure: str = "error"  # the name of the loss, or of its root for numbers
     is_usual: bool = True  # whether predictions are of the more probable class, as in the score
     area: tuple[float, ...] = ()  # the model's AUC with its interval, if that shows it is better
+    is_root: bool = True  # whether errors of numbers are shown as their roots
 
     @property
     def is_beaten(self) -> bool:
@@ -94,7 +95,7 @@ class ErrorsByRows(NamedTuple):
         rows, errors, stderrs = curve.rows, curve.errors, curve.stderrs
         change, change_stderr = curve.change, curve.change_stderr
         if not roots:
-            return cls("log loss", rows, errors, stderrs, change, change_stderr)
+            return cls(curve.error_name, rows, errors, stderrs, change, change_stderr)
         sizes = [math.sqrt(max(error, 0.0)) for error in errors]
         slopes = [2 * max(size, 1e-300) for size in sizes]  # of the square
         of_roots = [stderr / slope for stderr, slope in zip(stderrs, slopes, strict=True)]
@@ -254,7 +255,8 @@ class ErrorsOverTime(NamedTuple):
         values, ends = estimate.error.value, estimate.error.interval
         if not roots:
             pieces = [TimePiece(*one[:6]) for one in estimate.pieces]
-            return cls(column, "log loss", pieces, values, ends, estimate.rises)
+            name = estimate.evaluation.error_name
+            return cls(column, name, pieces, values, ends, estimate.rises)
         pieces = []
         for one in estimate.pieces:
             size = math.sqrt(max(one.error, 0.0))
@@ -311,6 +313,15 @@ class ReportData:
     def has_classes(self) -> bool:
         """Whether classes are predicted; otherwise numbers are."""
         return self.task.has_classes
+
+    def shown(self, error: float) -> float:
+        """An error as it is shown: squared errors as their roots."""
+        return math.sqrt(max(0.0, error)) if self.task.roots else error
+
+    @property
+    def error_name(self) -> str:
+        """The name of errors as they are shown."""
+        return "typical error" if self.task.roots else self.estimate.loss_name
 
     @property
     def written_threshold(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -123,13 +122,14 @@ def _how_good(data: ReportData) -> str:
             name = min(counts, key=lambda one: (-counts[one], one))
             share = percent(counts[name], len(data.rows.labels))
         return f"{right} Always answering “{name}” would be right in {share}."
-    size = number(math.sqrt(max(0.0, data.estimate.error)), 3)
-    median = _median_error(data)
-    sentence = f"Predictions of {where} miss by about {size} (root mean square)"
+    size = number(data.shown(data.estimate.error), 3)
+    median, roots = _median_error(data), data.task.roots
+    miss = f"miss by about {size} (root mean square)" if roots else f"miss by a {data.error_name} "
+    sentence = f"Predictions of {where} {miss}{'' if roots else f'of about {size}'}"
     sentence += f", and half of them by less than {median}." if median else "."
     if data.analyses.contenders:
         guess = data.analyses.contenders[-1]
-        error = number(math.sqrt(guess.error), 3)
+        error = number(data.shown(guess.error), 3)
         sentence += f" Guessing (“{guess.name}”) misses by about {error}."
     return sentence
 
@@ -173,7 +173,8 @@ def _estimate_card(data: ReportData) -> Card:
         explained = "It measures the probabilities: 0 is perfect, and lower is better."
         name, other = f"Right on {where} ({estimate.score_name})", estimate.loss_name
     else:
-        shown = written_interval(roots(error))
+        rmse = None if data.task.roots else data.estimate.measure("RMSE")
+        shown = written_interval(roots(error) if rmse is None else rmse.with_interval)
         written, between = written_interval(score)
         explained = "1 is perfect, 0 is no better than always predicting the mean."
         name, other = f"Typical error on {where} (RMSE)", estimate.score_name

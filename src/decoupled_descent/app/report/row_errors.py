@@ -80,13 +80,12 @@ def _classes(data: ReportData, chosen: list[int]) -> Table:
 
 def importance(data: ReportData) -> dict[str, Any] | None:
     """Columns by how much the error rises when one of them is shuffled."""
-    rises, name = data.analyses.importance, data.estimate.loss_name
+    rises, name = data.analyses.importance, data.error_name
     if isinstance(rises, str):
         return {"table": None, "why_not": rises} if rises else None
     if not rises:
         return None
-    if not data.has_classes:  # in the units of the target
-        name = "typical error"
+    if data.task.roots:  # in the units of the target
         rises = [one._replace(rise=math.sqrt(max(0.0, 1 + one.rise)) - 1) for one in rises]
     largest = max(max(one.rise for one in rises), 1e-300)
     listed = rises[:MOST_COLUMNS]

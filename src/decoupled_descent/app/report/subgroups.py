@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from decoupled_descent.app.report.data import ReportData
@@ -21,11 +20,11 @@ def subgroups(data: ReportData) -> dict[str, Any] | None:
         return None
     rows = []
     for one in every[:MOST]:
-        size = number(one.error if data.has_classes else math.sqrt(one.error), 3)
+        size = number(data.shown(one.error), 3)
         cells = [f"{one.column} = {one.value}", f"{one.rows:,}", size]
         cells += [] if one.accuracy is None else [percent(one.accuracy)]
         rows.append([*cells, "worse" if one.is_worse else "as others"])
-    shown = [data.estimate.loss_name, "right"] if data.has_classes else ["typical error"]
+    shown = [data.error_name, "right"] if data.has_classes else [data.error_name]
     columns = [Column("category"), *numbers("rows", *shown), Column("against the other rows")]
     return {
         "table": Table(columns, rows),
@@ -48,8 +47,7 @@ def worst(data: ReportData) -> str:
             "categories can be due to chance."
         )
     first = clearly[0]
-    size = number(first.error if data.has_classes else math.sqrt(first.error), 3)
-    name = data.estimate.loss_name if data.has_classes else "typical error"
+    size, name = number(data.shown(first.error), 3), data.error_name
     more = len(clearly) - 1
     rest = f" {more} more {'categories are' if more > 1 else 'category is'} worse too." * bool(more)
     return (

@@ -126,7 +126,7 @@ def _guesses(evaluation: Evaluation, log: bool) -> tuple[str, Floats]:
     if evaluation.kind.has_classes:
         assert evaluation.classes is not None
         shares = _shares(labels, weights, len(evaluation.classes))
-        name = f"always {evaluation.classes[int(shares.argmax())]!s:.40}"
+        name = f"always {evaluation.classes[_decided(shares, evaluation)]!s:.40}"
         return name, np.tile(shares, (len(labels), 1))
     values = np.log(labels) if log else labels
     columns = values.reshape(len(values), -1) * weights[:, None]
@@ -148,12 +148,18 @@ def _guesses_over_time(evaluation: Evaluation, earlier: Any, log: bool) -> tuple
         count = int((periods == one).sum())
         if evaluation.classes is not None:
             middle = _shares(known, np.ones(len(known)), len(evaluation.classes))
-            name = f"always {evaluation.classes[int(middle.argmax())]!s:.40}"
+            name = f"always {evaluation.classes[_decided(middle, evaluation)]!s:.40}"
         else:
             middle = np.exp(np.log(known).mean(0)) if log else known.mean(0)
             name = "always the geometric mean" if log else "always the mean"
         parts.append(np.broadcast_to(middle, (count, *np.shape(middle))))
     return name, np.concatenate(parts)
+
+
+def _decided(shares: Floats, evaluation: Evaluation) -> int:
+    """The most frequent class, or the median of grades."""
+    rule = evaluation.rule
+    return int(rule.decide(shares[None])[0] if rule.ordered else shares.argmax())
 
 
 def _shares(labels: Any, weights: Floats, count: int) -> Floats:

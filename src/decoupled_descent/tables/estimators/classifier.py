@@ -65,6 +65,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             the more probable class.
         positive: The class to find, of two; by default the second of ``classes_``. Sensitivity,
             specificity and predictive values are about it.
+        ordered: Whether classes are grades in the order of ``classes_``, such as 1 to 5. Then
+            ``predict`` returns the median grade, which is missed by the fewest grades on average.
+            See the metrics "weighted_kappa" and "grade_error".
         ridge: Strength of the ridge penalty, or ``"auto"``: chosen by the leave-one-out error.
         random_state: Seed of all random numbers.
         verbose: Whether to draw a progress bar.
@@ -122,6 +125,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     class_weight: Any = None
     cost_ratio: float | None = None
     positive: Any = None
+    ordered: bool = False
 
     def _cleaned(self, labels: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(labels)
@@ -155,8 +159,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             weights=shares,
             groups=groups,
             classes=self.classes_,
-            rule=DecisionRule(positive=self._positive_code()),
-            right=None if result.right is None else result.right.numpy(),
+            rule=DecisionRule(positive=self._positive_code(), ordered=bool(self.ordered)),
+            right=None if result.right is None or self.ordered else result.right.numpy(),
             models=result.mixture_codes.numpy(),
             pairs=result.pairs,
             optimism=result.optimism,

@@ -217,7 +217,7 @@ def _describe_classes(estimator: Any) -> dict[str, Any]:
     return {
         "classes": described,
         "calibration": estimator.calibration_.to_dict(),
-        "decision_rule": [float(rule.threshold), int(rule.positive)],
+        "decision_rule": [float(rule.threshold), int(rule.positive), rule.ordered],
     }
 
 

@@ -203,8 +203,10 @@ class Predictor:
         return np.hstack(parts)
 
 
-def decided(outputs: Any, threshold: float, positive: int) -> Any:
-    """The number of the class of each row: the most probable one, or by the threshold."""
+def decided(outputs: Any, threshold: float, positive: int, ordered: bool) -> Any:
+    """The number of the class of each row: the most probable or middle one, or by the threshold."""
+    if ordered:
+        return (outputs.cumsum(1)[:, :-1] < 0.5).sum(1)
     if outputs.shape[1] != 2:
         return outputs.argmax(1)
     return np.where(outputs[:, positive] > threshold, positive, 1 - positive)

@@ -36,7 +36,8 @@ class PredictionModel:
     Attributes:
         content: The description in the file.
         columns: The rules that turn a table into a matrix; None if it was trained on a matrix.
-        rule: For classes, the threshold, and the number of the class to find.
+        rule: For classes, the threshold, the number of the class to find, and whether classes are
+            grades in order.
     """
 
     content: Mapping[str, Any]
@@ -44,7 +45,7 @@ class PredictionModel:
     mixture: Mixture
     jackknife: Jackknife
     medians: Floats | None
-    rule: tuple[float, int] | None
+    rule: tuple[float, int, bool] | None
 
     @property
     def task(self) -> Target:
@@ -75,6 +76,11 @@ class PredictionModel:
         return bool(self.content["settings"].get("log_target", False))
 
     @property
+    def has_squared_errors(self) -> bool:
+        """Whether errors are squares of numbers."""
+        return self.mixture.loss == "squared"
+
+    @property
     def has_one_output(self) -> bool:
         """Whether it predicts one number."""
         return not self.mixture.has_classes and not isinstance(self.content["scale"][0], list)
@@ -98,7 +104,7 @@ class PredictionModel:
         """The same model with another threshold."""
         if self.rule is None or self.classes is None or len(self.classes) != 2:
             raise ValueError("a threshold is for two classes")
-        return replace(self, rule=(threshold, self.rule[1]))
+        return replace(self, rule=(threshold, *self.rule[1:]))
 
     def outputs(self, X: Any) -> Floats:
         """Probabilities of the classes (m, K), or numbers in the units of the target, (m, K)."""
