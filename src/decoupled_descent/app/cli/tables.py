@@ -324,7 +324,8 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
                     f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
                 )
     if wishes.log_target and task is not Target.NUMBERS:
-        raise ValueError(f"--log-target is for --task regression, but {labels.name!r} has {task}")
+        has = "classes" if task.has_classes else task
+        raise ValueError(f"--log-target is for regression, but {labels.name!r} has {has}")
     if wishes.log_target and (labels <= 0).any():
         low = labels[labels <= 0]
         raise ValueError(
