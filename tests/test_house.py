@@ -31,7 +31,7 @@ ORDER = [
     ["networks"],
     ["integrations"],
     ["tables.schema", "tables.columns", "tables.prediction", "tables.features"],
-    ["tables.members", "tables.search", "tables.estimators", "tables.analyses"],
+    ["tables.members", "tables.search", "tables.analyses", "tables.estimators"],
     ["app.files", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]
 LEVEL = {

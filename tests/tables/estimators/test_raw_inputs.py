@@ -1,11 +1,14 @@
 """Raw tables in Python: the decisions of the command line, among scikit-learn's tools."""
 
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
 import polars
 import pytest
+from sklearn.base import clone
+from sklearn.feature_selection import RFECV, SelectFromModel
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -200,3 +203,59 @@ def test_times_of_a_matrix_are_an_option(tmp_path):
     loaded = load_model(tmp_path / "model.safetensors").estimator
     assert loaded.time_columns is None  # only a training needs it
     assert list(loaded.plain_columns) == ["a"]
+
+
+def a_table(n=90):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=n), "b": rng.normal(size=n), "town": rng.choice([*"xyz"], n)}
+    frame = pd.DataFrame(columns | {"site": np.arange(n) // 3})
+    return frame, pd.Series(2 * frame["a"] + (frame["town"] == "x") + rng.normal(size=n), name="y")
+
+
+def test_labels_by_name_and_lazy_tables():
+    frame, y = a_table()
+    whole = frame.assign(y=y)
+    model = dd.DecoupledRegressor(features="linear")
+    expected = model.fit(frame, y, groups="site").predict(frame)
+    lazy = polars.from_pandas(whole).lazy()
+    for table in (whole, polars.from_pandas(whole), lazy):
+        assert (model.fit(table, "y", groups="site").predict(table) == expected).all()
+    with pytest.raises(ValueError, match="y='z' names no column of X; columns are"):
+        model.fit(whole, "z")
+
+
+def test_another_order_of_columns_has_a_remedy():
+    frame, y = a_table()
+    model = dd.DecoupledRegressor(features="linear").fit(frame, y)
+    for other in (frame[frame.columns[::-1]], frame.assign(more=1)):
+        with pytest.raises(
+            ValueError, match=r"names should match(.|\n)*Pass X\[model.feature_names"
+        ):
+            model.predict(other)
+        assert (model.predict(other[model.feature_names_in_]) == model.predict(frame)).all()
+    with pytest.raises(ValueError, match="yet now missing") as error:
+        model.predict(frame[["a", "b"]])
+    assert "Pass X[" not in str(error.value)
+
+
+def test_importances_for_selectors():
+    frame, y = a_table()
+    model = dd.DecoupledRegressor(features="linear").fit(frame, y)
+    found = model.feature_importances_
+    rises = {one.column: one.rise for one in dd.analyses.importance(model, frame)}
+    assert found.tolist() == [max(0.0, rises.get(name, 0.0)) for name in frame]
+    assert found is model.feature_importances_
+    names = model.get_feature_names_out().tolist()
+    assert names[:2] == ["a", "b"]
+    assert "town=x" in names
+    numbers = frame[["a", "b", "site"]]
+    assert SelectFromModel(clone(model)).fit(numbers, y).get_support().tolist() == [
+        True,
+        False,
+        False,
+    ]
+    chosen = RFECV(clone(model), cv=3).fit(numbers.to_numpy(), y).support_
+    assert chosen[0]
+    with pytest.raises(AttributeError, match="needs the rows of fit"):
+        _ = pickle.loads(pickle.dumps(model)).feature_importances_
+    assert "_rows" not in vars(clone(model))

@@ -13,6 +13,7 @@ the row: trees, or fits without its fold. No model is trained again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,9 +26,11 @@ from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.tables.analyses.table import AnalysedTable
-from decoupled_descent.tables.estimators.mixture import NewtonMember
 from decoupled_descent.tables.members.interface import TrainingTable
 from decoupled_descent.tables.search.fits import smoothed_predictions
+
+if TYPE_CHECKING:
+    from decoupled_descent.tables.estimators.mixture import NewtonMember
 
 Floats = NDArray[np.float64]
 

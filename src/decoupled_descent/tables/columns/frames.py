@@ -14,7 +14,7 @@ TEXTS = "OUS"
 
 
 def as_frame(X: Any) -> pd.DataFrame | None:
-    """Return a table of pandas, polars or Arrow as one of pandas; None for anything else.
+    """Return a table of pandas, polars (lazy or not) or Arrow as one of pandas; else None.
 
     Example:
         >>> as_frame(np.zeros((2, 2))) is None
@@ -22,6 +22,8 @@ def as_frame(X: Any) -> pd.DataFrame | None:
     """
     if isinstance(X, pd.DataFrame):
         return X
+    if hasattr(X, "collect_schema") and hasattr(X, "collect"):
+        X = X.collect()
     if not hasattr(X, "to_pandas") or not hasattr(X, "columns"):
         return None
     try:
@@ -29,6 +31,12 @@ def as_frame(X: Any) -> pd.DataFrame | None:
     except ImportError:  # polars needs pyarrow for this
         frame = pd.DataFrame(X.to_dict(as_series=False))
     return frame
+
+
+def tabular(X: Any) -> Any:
+    """Return a table as one of pandas, and anything else as it is."""
+    frame = as_frame(X)
+    return X if frame is None else frame
 
 
 def raw_table(X: Any) -> pd.DataFrame | None:

@@ -24,6 +24,7 @@ from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import checkable
 from decoupled_descent.rows.threads import ENOUGH as MANY
 from decoupled_descent.rows.threads import threads_for
+from decoupled_descent.tables.columns.frames import tabular
 from decoupled_descent.tables.columns.times import times_of_rows
 from decoupled_descent.tables.estimators.forward import TimeEstimate, forward_estimate
 from decoupled_descent.tables.estimators.inputs import (
@@ -69,7 +70,7 @@ class DecoupledEstimator(RawInputs):
     model_: NewtonModel
     evaluation_: Evaluation
     time_estimate_: TimeEstimate | None = None
-    _set_aside: Sequence[str] = ()  # columns with weights and groups
+    _set_aside: Sequence[str] = ()  # columns with labels, weights and groups
     decision_rule_ = DecisionRule()
     threshold_: Threshold | None = None
     train_error_curve_: Floats
@@ -96,8 +97,8 @@ class DecoupledEstimator(RawInputs):
                 done with each column of a table.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
-            y: Class labels of any kind; or targets, shape (n,), or K targets, shape (n, K). None if
-                X yields rows with their labels.
+            y: Class labels of any kind; or targets, shape (n,), or K targets, shape (n, K); or the
+                name of a column of a table X. None if X yields rows with their labels.
             sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out
                 with all of its weight. Or the name of a column of a table X, which is then not
                 used to predict.
@@ -115,8 +116,12 @@ class DecoupledEstimator(RawInputs):
         """
         self._check_options()
         self._in_order = time is not None
-        self._set_aside = [one for one in (sample_weight, groups) if isinstance(one, str)]
-        X, sample_weight, groups = without_named(X, sample_weight=sample_weight, groups=groups)
+        self._set_aside = [one for one in (y, sample_weight, groups) if isinstance(one, str)]
+        X = tabular(X)
+        X, y, sample_weight, groups = without_named(
+            X, y=y, sample_weight=sample_weight, groups=groups
+        )
+        self._rows, self._importances = X, None
         rows, labels = self._given(X, y)
         order = None if time is None else times_of_rows(time, X, len(labels))
         every_label = labels
@@ -375,6 +380,7 @@ class DecoupledEstimator(RawInputs):
 
     def _checked(self, X: Any) -> Any:
         """New rows as a checked matrix, or ``ValueError``."""
+        X = tabular(X)
         if self._set_aside and hasattr(X, "drop"):  # columns that fit did not use
             X = X.drop(columns=[name for name in self._set_aside if name in X.columns])
         if self.columns_ is not None:

@@ -96,7 +96,7 @@ def check_label_values(y: Any) -> None:
     if missing.any():
         raise ValueError(
             f"y has {missing.sum()} missing value(s), the first in row {missing.argmax()}; leave "
-            "those rows out"
+            "those rows out: X[~pandas.isna(y)], y[~pandas.isna(y)]"
         )
     if any(isinstance(label, bytes) for label in labels[:1000]):
         raise ValueError("y has labels that are bytes; decode them first: y.astype(str)")

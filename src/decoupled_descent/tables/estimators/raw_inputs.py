@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import validate_data
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from decoupled_descent.checks import outside
 from decoupled_descent.evaluation.checks.time_names import is_other_time, is_time
+from decoupled_descent.tables.analyses.importance import importance
+from decoupled_descent.tables.analyses.table import AnalysedTable
 from decoupled_descent.tables.columns.counting import CountingEncoder
 from decoupled_descent.tables.columns.frames import as_frame, named, raw_table
 from decoupled_descent.tables.columns.rules import Columns
@@ -32,6 +35,37 @@ class RawInputs(Options):
     _in_order: bool = False
     #: Medians of the columns of a matrix without gaps: they replace gaps of new rows.
     _medians: Floats | None = None
+    _rows: Any = None  # of the fit, as they were given
+    _importances: Floats | None = None
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """How much the error rises if a column is shuffled, at least 0: ``dd.analyses.importance``.
+
+        Computed when it is first read, from the rows of ``fit`` that are still in memory.
+        """
+        check_is_fitted(self)
+        if self._rows is None:
+            raise AttributeError(
+                "feature_importances_ needs the rows of fit, which files and copies do not have; "
+                "use dd.analyses.importance(model, X)"
+            )
+        if self._importances is None:
+            rises = {one.column: max(0.0, one.rise) for one in importance(self, self._rows)}
+            names = self._raw_names or AnalysedTable.of(self, self._rows).names
+            self._importances = np.array([rises.get(name, 0.0) for name in names])
+        return self._importances
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns of the matrix that the model is fitted to."""
+        del input_features
+        check_is_fitted(self)
+        names = self._matrix_names or [f"x{k}" for k in range(self._width)]
+        return np.array(names, dtype=object)
+
+    def __getstate__(self) -> Any:
+        """The state without the rows of ``fit``."""
+        return super().__getstate__() | {"_rows": None}
 
     def _learn_table(self, X: Any) -> Floats | None:
         """Learn rules for the columns of a raw table, and return its matrix; None for a matrix."""
@@ -62,7 +96,13 @@ class RawInputs(Options):
         Values that cannot be read count as missing, with a warning.
         """
         assert self.columns_ is not None
-        validate_data(self, X, skip_check_array=True, reset=False)
+        try:
+            validate_data(self, X, skip_check_array=True, reset=False)
+        except ValueError as error:
+            if not set(self._raw_names or ()) <= set(getattr(X, "columns", ())):
+                raise
+            remedy = "Pass X[model.feature_names_in_], which has its columns in their order."
+            raise ValueError(f"{error}{remedy}") from error
         frame = as_frame(X)
         encoder = CountingEncoder(self.columns_)
         matrix = encoder.apply(named(X, self._raw_names) if frame is None else frame)
