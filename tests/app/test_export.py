@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -110,3 +111,52 @@ def test_levels(run, tmp_path, features):
     given = ("train", tmp_path / "t.csv", "--target", "price", "--fast", "--features", features)
     assert run(*given, "--out", tmp_path / "o")[0] == 0
     assert_same(run, tmp_path, frame)
+
+
+def test_dates_money_units_sentences_and_pairs(run, tmp_path):
+    """As the model does, in a process without pandas; what cannot be read is named."""
+    rng, n = np.random.default_rng(0), 90
+    days = pd.Timestamp("2023-03-01") + pd.to_timedelta(rng.integers(0, 900, n), "D")
+    words = np.array(["slow", "fast", "red", "blue", "old", "new", "kind"])
+    frame = pd.DataFrame(
+        {
+            "visit": days.strftime("%d.%m.%Y"),
+            "seen": (days + pd.to_timedelta(rng.integers(0, 1440, n), "min")).astype(str),
+            "cost": [f"${value:,.2f}" for value in rng.uniform(500, 5000, n)],
+            "dose": [f"{value} mg" for value in rng.integers(1, 50, n)],
+            "note": [f"it was {' '.join(rng.choice(words, 4))} today" for _ in range(n)],
+            "pressure": [f"{a}/{b}" for a, b in rng.integers(60, 150, (n, 2))],
+        }
+    )
+    frame.loc[[3, 8, 20], "cost"] = None
+    frame.loc[[5, 9, 30], "visit"] = None
+    signal = frame["dose"].str.removesuffix(" mg").astype(float) / 20
+    target = np.where(signal + rng.normal(0, 0.3, n) > 1.2, "yes", "no")
+    frame.assign(y=target).to_csv(tmp_path / "t.csv", index=False)
+    given = ("train", tmp_path / "t.csv", "--target", "y", "--features", "linear", "--fast")
+    assert run(*given, "--out", tmp_path / "o")[0] == 0
+    saved = dd.load_model(tmp_path / "o")
+    kinds = {one.kind for one in saved.columns.columns}
+    assert {"date", "number", "text", "pair"} <= kinds
+    assert run("export", tmp_path / "o", "--out", tmp_path / "e")[0] == 0
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    program = """
+import json, sys
+from predictor import Predictor
+model = Predictor()
+rows = json.loads(sys.stdin.read())
+print(json.dumps(model.predict_proba(rows)))
+assert not {"torch", "pandas", "sklearn", "scipy"} & set(sys.modules)
+try:
+    model.predict([rows[0] | {"cost": "a lot"}])
+except ValueError as error:
+    assert str(error) == "row 0, 'cost': 'a lot' is not like 1,234.5", error
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(rows), capture_output=True, text=True,
+        check=True, cwd=tmp_path / "e",
+    )  # fmt: skip
+    found = [[*one.values()] for one in json.loads(done.stdout)]
+    np.testing.assert_allclose(found, saved.predict_proba(frame), rtol=1e-9)
+    inside = Predictor(tmp_path / "e" / "model.npz").matrix(rows)
+    np.testing.assert_allclose(inside, saved.features(frame), rtol=1e-12, atol=1e-12)

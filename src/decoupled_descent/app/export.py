@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from decoupled_descent.files import temporary_folder, write_text
+from decoupled_descent.tables import columns
 from decoupled_descent.tables.prediction import predictor
 from decoupled_descent.tables.prediction.saved import (
     PredictionModel,
@@ -21,7 +22,7 @@ from decoupled_descent.tensor_file import model_file, read_arrays
 CODE, WEIGHTS = "predictor.py", "model.npz"
 
 
-def export(model: Path, out: Path) -> None:
+def export(model: Path, out: Path) -> list[Path]:
     """Write the files to a folder; raise ``ValueError`` for models that cannot be exported."""
     saved = read_model(model)
     check(saved)
@@ -33,21 +34,24 @@ def export(model: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out) as partial:
         np.savez_compressed(partial / WEIGHTS, **arrays)
-        code = Path(predictor.__file__).read_text(encoding="utf-8")
-        write_text(partial / CODE, code)
-        for name in (CODE, WEIGHTS):
+        sources = {CODE: Path(predictor.__file__)}
+        readers = sorted({name for one in saved.columns.columns for name in one.readers})
+        sources |= {
+            f"{predictor.READERS}/{name}.py": Path(columns.__file__).with_name(f"{name}.py")
+            for name in readers
+        }
+        for name, source in sources.items():
+            (partial / name).parent.mkdir(exist_ok=True)
+            write_text(partial / name, source.read_text(encoding="utf-8"))
+        for name in (*sources, WEIGHTS):
+            (out / name).parent.mkdir(exist_ok=True)
             (partial / name).replace(out / name)
+    return [out / name for name in (*sources, WEIGHTS)]
 
 
 def check(saved: PredictionModel) -> None:
     """Raise ``ValueError`` if NumPy code cannot make the predictions of a model."""
     if saved.columns is None:
         raise ValueError("only models of decoupled train can be exported")
-    others = [one.name for one in saved.columns.columns if one.needs_pandas]
-    if others:
-        raise ValueError(
-            f"the column {others[0]!r} has dates, sentences or numbers in a style of their own, "
-            "which need pandas; train with --drop and its name, or turn it into plain numbers"
-        )
     if not is_covered(saved.content["mixture"]):
         raise ValueError("the model has features or members of your own; train without them")

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from decoupled_descent.tables.columns import styles
@@ -79,3 +80,12 @@ def test_texts_without_digits_are_no_numbers_but_infinity_is():
     assert np.isnan(result[2:]).all()
     assert np.isnan(styles.plain_numbers(["a", "١x", "-"])).all()
     assert styles.plain_numbers([]).tolist() == []
+
+
+def test_plain_numbers_are_those_of_pandas():
+    texts = [
+        "1", " 1.5 ", "-.5", "+5.", "1e-3", "2E+10", "inf", "-Infinity", "nan", "", ".", "1_000",
+        "1,5", "0x10", "1e", "--1", "1 2", "e5", "infinite", "١٢", "9" * 30, "1e400", "01067",
+    ]  # fmt: skip
+    wanted = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(float)
+    np.testing.assert_allclose(styles.plain_numbers(texts), wanted, rtol=1e-15)

@@ -14,7 +14,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for predictor.py 
 
 
 def export(model: Model, out: Out = Path("exported"), as_json: Json = False) -> None:
-    """Write a model as one file of NumPy code and one file of numbers.
+    """Write a model as NumPy code and a file of numbers.
 
     The code is that of `predict`; the files need neither PyTorch nor pandas.
     """
@@ -23,9 +23,8 @@ def export(model: Model, out: Out = Path("exported"), as_json: Json = False) -> 
     from decoupled_descent.app import export as files_of
     from decoupled_descent.app.cli.output import console, echo_json
 
-    files_of.export(model, out)
-    files = [out / files_of.CODE, out / files_of.WEIGHTS]
+    files = files_of.export(model, out)
     if as_json:
         echo_json({"files": files})
         return
-    console().print(f"Saved: {files[0]}, {files[1]}", soft_wrap=True)
+    console().print(f"Saved: {', '.join(map(str, files))}", soft_wrap=True)

@@ -41,7 +41,8 @@ class Column(ABC):
     """How one column of the table becomes columns of the matrix."""
 
     kind: ClassVar[str]  # its name in files and tables
-    needs_pandas: ClassVar[bool] = True  # exported code reads columns of the other kinds
+    #: The modules of this package by which exported code reads it.
+    readers: ClassVar[tuple[str, ...]] = ()
 
     name: str
     missing: bool = False  # whether a further column marks missing values
@@ -200,9 +201,9 @@ class NumberColumn(Quantity):
         return super()._is_valid() and are_numbers(*self.codes) and is_number_style(self.style)
 
     @property
-    def needs_pandas(self) -> bool:  # type: ignore[override]
-        """Numbers in a style of their own are read with pandas."""
-        return bool(self.style)
+    def readers(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Numbers in a style of their own need more than ``float``."""
+        return ("styles",) if self.style else ()
 
     def values(self, column: pd.Series, strict: bool = True) -> Floats:
         """Return the numbers, nan for codes of missing values too."""
@@ -240,7 +241,7 @@ class NumberColumn(Quantity):
 class DateColumn(Quantity):
     """Dates: days since the earliest, and the parts of cycles."""
 
-    kind = "date"
+    kind, readers = "date", ("dates", "cycles")
     origin: str = ""  # the earliest date
     cycles: tuple[str, ...] = ()  # the hour, the weekday, the season
 
@@ -280,7 +281,7 @@ class DateColumn(Quantity):
 class CategoryColumn(Column):
     """Text with few different values: a column of zeros and ones for each."""
 
-    kind, needs_pandas = "category", False
+    kind = "category"
     levels: tuple[str, ...] = ()  # values with one column each
     other: bool = False  # whether one column stands for all other values
 
@@ -339,7 +340,7 @@ class CategoryColumn(Column):
 class PresenceColumn(Column):
     """A column that only says whether it has a value."""
 
-    kind, needs_pandas = "presence", False
+    kind = "presence"
     missing: bool = True
 
     def _is_valid(self) -> bool:
@@ -358,7 +359,7 @@ class PresenceColumn(Column):
 class TextColumn(Column):
     """Sentences: a column for each word that occurs in several rows."""
 
-    kind = "text"
+    kind, readers = "text", ("words",)
     terms: tuple[str, ...] = ()  # words with one column each
     weights: tuple[float, ...] = ()  # of the words
 
@@ -386,7 +387,7 @@ class TextColumn(Column):
 class PairColumn(Column):
     """Two numbers in one cell, such as 120/80."""
 
-    kind = "pair"
+    kind, readers = "pair", ("codes",)
     fill: float = 0.0  # replaces missing first numbers: their median
     second: float = 0.0  # replaces the missing second numbers
 

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: Names of styles: the order of day, month and year. ISO dates have none.
 DAY, MONTH, YEAR, MONTHLY = "31/12/2024", "12/31/2024", "2024/12/31", "2024-12"
@@ -91,3 +95,20 @@ def iso_dates(texts: Sequence[str], style: str = "") -> list[str]:
             text = f"{year}-{int(month):02}-{int(day):02}{match[4]}" if len(year) == 4 else text
         rewritten.append(text)
     return rewritten
+
+
+def moments(texts: Sequence[str], style: str = "") -> NDArray[np.datetime64]:
+    """Read dates of a style without pandas, NaT for other text; times without a zone are in UTC.
+
+    Example:
+        >>> moments(["31/05/2024 5:45 pm", "?"], "31/12/2024").astype(str).tolist()
+        ['2024-05-31T17:45:00.000000', 'NaT']
+    """
+    found = np.full(len(texts), "NaT", "datetime64[us]")
+    for k, text in enumerate(iso_dates(texts, style)):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            continue
+        found[k] = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return found

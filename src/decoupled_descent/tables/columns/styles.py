@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -41,19 +40,18 @@ PATTERNS = {
 TIME_OF_DAY = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
 UNIT = re.compile(r"[^\W\d_](?:[^\W_]|[°²³/·.^*-]| (?=[^\W\d_])){0,14}|°[CFK]?")
 WITH_UNIT = re.compile(rf"(.*\d[.,]?)( ?)({UNIT.pattern})")
-#: What every number has: a digit, or the word infinity.
-NUMERIC = re.compile(r"\d|inf", re.IGNORECASE)
+#: 1234.5, 1e-3 and infinity.
+PLAIN = re.compile(
+    r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE
+)
 #: A few texts such as 316L and 304L may be codes. More texts than this are numbers with a unit.
 MANY = 20
 
 
 def plain_numbers(texts: Sequence[str]) -> Floats:
     """Read numbers such as 1234.5 or 1e-3, nan for other text."""
-    if not any(NUMERIC.search(text) for text in texts):  # as in most columns of words
-        return np.full(len(texts), np.nan)
-    numbers = pd.to_numeric(pd.Series(list(texts), dtype=object), errors="coerce")
-    values: Floats = numbers.to_numpy(dtype=np.float64)
-    return values
+    values = [float(text) if PLAIN.fullmatch(text) else np.nan for text in texts]
+    return np.array(values, np.float64)
 
 
 def is_number_style(style: str) -> bool:

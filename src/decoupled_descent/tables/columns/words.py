@@ -42,9 +42,13 @@ def learn_terms(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...
 
 def tf_idf(texts: Sequence[str], terms: Sequence[str], weights: Sequence[float]) -> Floats:
     """TF-IDF: logarithmic counts of the terms times their weights, rows scaled to norm 1."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectoriser = TfidfVectorizer(token_pattern=WORD, vocabulary=list(terms), sublinear_tf=True)
-    vectoriser.idf_ = np.asarray(weights)
-    weighted: Floats = vectoriser.transform(texts).toarray()
-    return weighted
+    place = {term: k for k, term in enumerate(terms)}
+    counts = np.zeros((len(texts), len(terms)))
+    for row, text in enumerate(texts):
+        for word in re.findall(WORD, text.lower()):
+            if word in place:
+                counts[row, place[word]] += 1
+    here = counts > 0
+    weighted = np.where(here, 1 + np.log(np.where(here, counts, 1.0)), 0.0) * weights
+    sizes = np.sqrt(np.square(weighted).sum(1, keepdims=True))
+    return np.asarray(weighted / np.where(sizes > 0, sizes, 1.0), np.float64)

@@ -10,6 +10,7 @@ Estimators and ``decoupled predict`` use this code. ``decoupled export`` writes 
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ CLIP = 5.0
 FAR = 1e30
 #: Smaller squared distances, relative to the squared norms, are rounding errors.
 SAME = 1e-14
+#: The folder with code that reads dates, sentences and numbers such as $1,234.50, if there are any.
+READERS = "readers"
 #: Large matrices are made in blocks of about this many numbers.
 NUMBERS = 2**20
 #: The largest number that a logarithm of a target may stand for.
@@ -276,12 +279,10 @@ def _encoded(column: dict[str, Any], values: list[Any]) -> Any:
     missing = np.array([value is None or value == "" or value != value for value in values])
     if column["kind"] == "presence":
         return missing[:, None].astype(float)
-    if column["kind"] == "number":
-        given = [np.nan if gone else float(v) for v, gone in zip(values, missing, strict=True)]
-        numbers = np.array(given)
-        missing = missing | np.isin(numbers, column["codes"])  # -999 and the like
-        marks = [missing.astype(float)] if column["missing"] else []
-        return np.stack([np.where(missing, column["fill"], numbers), *marks], 1)
+    if column["kind"] != "category":
+        numbers, missing = READ[column["kind"]](column, values, missing)
+        marks = [missing[:, None].astype(float)] if column["missing"] else []
+        return np.hstack([numbers, *marks])
     levels = column["levels"]
     result = np.zeros((len(values), len(levels) + column["other"] + column["missing"]))
     alike = {_spelling(level): k for k, level in enumerate(levels)}
@@ -295,6 +296,73 @@ def _encoded(column: dict[str, Any], values: list[Any]) -> Any:
         if place >= 0:
             result[k, place] = 1.0
     return result
+
+
+def _number(column: dict[str, Any], values: list[Any], missing: Any) -> tuple[Any, Any]:
+    style = column["style"]
+    if style:
+        read = _reader("styles").read_numbers
+        numbers = _parsed(column, values, missing, lambda text: read([text], style)[0], style)
+    else:
+        given = [np.nan if gone else float(v) for v, gone in zip(values, missing, strict=True)]
+        numbers = np.array(given)
+    missing = missing | np.isin(numbers, column["codes"])  # -999 and the like
+    return np.where(missing, column["fill"], numbers)[:, None], missing
+
+
+def _date(column: dict[str, Any], values: list[Any], missing: Any) -> tuple[Any, Any]:
+    read, style = _reader("dates").moments, column["style"]
+    origin, day = np.datetime64(column["origin"], "us"), np.timedelta64(1, "D")
+
+    def microseconds(text: str) -> float:
+        moment = read([text], style)[0]
+        return np.nan if np.isnat(moment) else float((moment - origin) / np.timedelta64(1, "us"))
+
+    given = _parsed(column, values, missing, microseconds, style or "2024-05-31")
+    dates = np.full(len(given), "NaT", "datetime64[us]")
+    dates[~missing] = origin + given[~missing].astype("timedelta64[us]")
+    days = np.where(missing, column["fill"], (dates - origin) / day)[:, None]
+    cycles = tuple(column["cycles"])
+    return np.hstack([days, _reader("cycles").cycle_columns(dates, cycles)]), missing
+
+
+def _text(column: dict[str, Any], values: list[Any], missing: Any) -> tuple[Any, Any]:
+    texts = ["" if gone else str(v) for v, gone in zip(values, missing, strict=True)]
+    return _reader("words").tf_idf(texts, column["terms"], column["weights"]), missing
+
+
+def _pair(column: dict[str, Any], values: list[Any], missing: Any) -> tuple[Any, Any]:
+    read = _reader("codes").pair_of
+    first = _parsed(column, values, missing, lambda text: read(text)[0], "120/80")
+    second = _parsed(column, values, missing, lambda text: read(text)[1], "120/80")
+    fills = [column["fill"], column["second"]]
+    return np.where(missing[:, None], fills, np.stack([first, second], 1)), missing
+
+
+#: The numbers made from columns that are not categories, (m, …), and which rows have no value.
+READ = {"number": _number, "date": _date, "text": _text, "pair": _pair}
+
+
+def _parsed(
+    column: dict[str, Any], values: list[Any], missing: Any, read: Callable[[str], float], like: str
+) -> Any:
+    """Numbers read from text, nan where they are missing."""
+    numbers = np.full(len(values), np.nan)
+    for k in np.flatnonzero(~missing):
+        value = values[k]
+        number = isinstance(value, (int, float)) and column["kind"] == "number"
+        numbers[k] = value if number else read(str(value).strip())
+        if np.isnan(numbers[k]):
+            raise ValueError(f"row {k}, {column['name']!r}: {value!r} is not like {like}")
+    return numbers
+
+
+def _reader(name: str) -> Any:
+    """Code that reads a kind of column: of the library, or in a folder beside this file."""
+    here = __package__ or ""
+    if here.startswith("decoupled_descent."):
+        return importlib.import_module(f"decoupled_descent.tables.columns.{name}")
+    return importlib.import_module(f"{here}.{READERS}.{name}".removeprefix("."))
 
 
 def _spelling(text: str) -> str:
