@@ -168,3 +168,30 @@ def test_texts_of_an_old_file_are_counted_before_they_are_copied(tmp_path):
 def test_an_excel_file_with_the_suffix_of_the_old_format(tmp_path):
     write(tmp_path / "a.xlsx", {"S": [["a", "b"], [1, 2]]}).rename(tmp_path / "a.xls")
     assert read_table(tmp_path / "a.xls")["b"].tolist() == [2]
+
+
+def test_title_shift_footnote_and_merged_cells_together(tmp_path):
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet["B3"] = "Trial 2024"
+    for column, name in enumerate(["site", "age", "ill"], 3):
+        sheet.cell(5, column, name)
+    for k in range(12):
+        sheet.cell(6 + k, 3, f"S{k // 4}" if k % 4 == 0 else None)
+        sheet.cell(6 + k, 4, 20 + k)
+        sheet.cell(6 + k, 5, "yes" if k % 2 else "no")
+    for top in (6, 10, 14):
+        sheet.merge_cells(start_row=top, end_row=top + 3, start_column=3, end_column=3)
+    sheet["C20"], sheet["C21"] = "* age in years", "see the protocol"
+    book.save(tmp_path / "a.xlsx")
+    table = read_table(tmp_path / "a.xlsx")
+    assert table["site"].tolist() == [f"S{k // 4}" for k in range(12)]
+    assert table["age"].tolist() == list(range(20, 32))
+    notes = " ".join(table.attrs["notes"])
+    assert "merged cells were filled downwards (9 cells)" in notes
+    assert "2 footnotes were left out: '* age in years', 'see the protocol'" in notes
+
+
+def test_a_last_row_with_one_number_is_no_footnote(tmp_path):
+    rows = [["a", "b", "c"], [1, 2, 3], [2, 3, 4], [], [7, None, None]]
+    assert read_table(write(tmp_path / "a.xlsx", {"S": rows}))["a"].tolist() == [1, 2, 7]

@@ -25,7 +25,7 @@ from decoupled_descent.app.files.limits import (
 )
 from decoupled_descent.app.files.packing import parts_of
 from decoupled_descent.app.files.targets import did_you_mean
-from decoupled_descent.app.files.two_header_rows import joined_names
+from decoupled_descent.app.files.two_header_rows import is_filled, joined_names
 from decoupled_descent.tables.columns.values import listed
 
 #: The suffixes of spreadsheets, and what they are.
@@ -49,6 +49,8 @@ class Book(NamedTuple):
     sheets: list[str]
     hidden: set[str]
     rows: Callable[[str], Iterable[Row]]
+    #: Cells that are merged: the first and the last row and column, counted from 0.
+    merged: Callable[[str], Iterable[tuple[int, int, int, int]]] = lambda _: ()
 
 
 def as_csv(content: bytes, suffix: str, sheet: str | None = None) -> tuple[bytes, list[str]]:
@@ -87,8 +89,51 @@ def as_csv(content: bytes, suffix: str, sheet: str | None = None) -> tuple[bytes
         is_hidden = ", which is hidden," if name in book.hidden else ""
         more = f"; --sheet NAME reads another: {others}" if others else ""
         notes = [f"the sheet {name!r}{is_hidden} was read{more}"]
+    notes += _fill_down(rows, book.merged(name))
+    rows, about = without_surroundings(rows)
     rows, more_notes = joined_names(rows)
-    return _written(rows, most_bytes(len(content))), [*notes, *more_notes]
+    return _written(rows, most_bytes(len(content))), [*notes, *about, *more_notes]
+
+
+def _fill_down(rows: list[Row], merged: Iterable[tuple[int, int, int, int]]) -> list[str]:
+    """Give every row of a merged cell of one column its value; return a sentence."""
+    filled = 0
+    for top, left, bottom, right in merged:
+        if left != right or top >= len(rows) or left >= len(rows[top]):
+            continue
+        for k in range(top + 1, min(bottom, len(rows) - 1) + 1):
+            row = [*rows[k], *[None] * (left + 1 - len(rows[k]))]
+            row[left] = rows[top][left]
+            rows[k], filled = row, filled + 1
+    cells = f"{filled} cell{'s' * (filled > 1)}"
+    return [f"merged cells were filled downwards ({cells})"] if filled else []
+
+
+def without_surroundings(rows: list[Row]) -> tuple[list[Row], list[str]]:
+    """Leave out empty columns before a table, and footnotes below it; return sentences.
+
+    Footnotes are rows with one text alone, after an empty row. Titles above the table stay.
+
+    Example:
+        >>> sheet = [["Title"], ["", "a", "b"], ["", 1, 2], [], ["", "* in kg"]]
+        >>> without_surroundings(sheet)
+        ([['Title'], ['a', 'b'], [1, 2]], ["a footnote was left out: '* in kg'"])
+    """
+    filled = [[k for k, cell in enumerate(row) if is_filled(cell)] for row in rows]
+    table = [k for k, places in enumerate(filled) if len(places) > 1]
+    if not table:
+        return rows, []
+    end, notes, kept = table[-1] + 1, [], rows
+    last = [rows[k][places[0]] for k, places in enumerate(filled[end:], end) if places]
+    if last and not filled[end] and all(isinstance(text, str) for text in last):
+        several = f"{len(last)} footnotes were" if len(last) > 1 else "a footnote was"
+        notes, kept = [f"{several} left out: {listed(text.strip() for text in last)}"], rows[:end]
+    start = min(filled[k][0] for k in table)
+    moved = [
+        row[start:] if not places or places[0] >= start else row[places[0] :]
+        for row, places in zip(kept, filled, strict=False)
+    ]
+    return moved, notes
 
 
 def _without_empty_ends(rows: Iterable[Row], most: int) -> list[Row]:
@@ -159,7 +204,17 @@ def _opened(content: bytes) -> Book:
     book = python_calamine.CalamineWorkbook.from_filelike(checked)
     visible = python_calamine.SheetVisibleEnum.Visible
     hidden = {one.name for one in book.sheets_metadata if one.visible != visible}
-    return Book(book.sheet_names, hidden, lambda name: book.get_sheet_by_name(name).to_python())
+
+    def merged(name: str) -> Iterator[tuple[int, int, int, int]]:
+        sheet = book.get_sheet_by_name(name)
+        up, left = sheet.start or (0, 0)  # rows begin with the first cell that is not empty
+        for (top, first), (bottom, last) in sheet.merged_cell_ranges or ():
+            yield top - up, first - left, bottom - up, last - left
+
+    def rows(name: str) -> Iterable[Row]:
+        return book.get_sheet_by_name(name).to_python()
+
+    return Book(book.sheet_names, hidden, rows, merged)
 
 
 def _xls(content: bytes) -> Book:

@@ -25,19 +25,19 @@ def joined_names(rows: list[Row]) -> tuple[list[Row], list[str]]:
         >>> joined_names(sheet)[0]
         [['hb', 'crp', 'ill'], [13.1, 0.4, 'no']]
     """
-    first = next((k for k, row in enumerate(rows) if sum(map(_is_filled, row)) > 1), len(rows))
+    first = next((k for k, row in enumerate(rows) if sum(map(is_filled, row)) > 1), len(rows))
     if first + 2 >= len(rows):
         return rows, []
     columns = list(zip_longest(*rows[first : first + 3]))
     upper, lower, below = (list(row) for row in zip(*columns, strict=True))
-    names = [one for one in (*upper, *lower) if _is_filled(one)]
-    gaps = [not _is_filled(one) for one in upper]
+    names = [one for one in (*upper, *lower) if is_filled(one)]
+    gaps = [not is_filled(one) for one in upper]
     is_header = (
         all(isinstance(name, str) for name in names)
         and any(gaps)
-        and all(_is_filled(b) for b, gap in zip(lower, gaps, strict=True) if gap)
+        and all(is_filled(b) for b, gap in zip(lower, gaps, strict=True) if gap)
         and any(
-            _is_filled(b) and _is_filled(c) and not isinstance(c, str)
+            is_filled(b) and is_filled(c) and not isinstance(c, str)
             for b, c in zip(lower, below, strict=True)
         )
     )
@@ -45,18 +45,19 @@ def joined_names(rows: list[Row]) -> tuple[list[Row], list[str]]:
         return rows, []
     above, carried = "", []
     for name in upper:
-        above = name if _is_filled(name) else above
+        above = name if is_filled(name) else above
         carried.append(above)
     pairs = list(zip(carried, lower, strict=True))
-    short = [str(b if _is_filled(b) else a).strip() for a, b in pairs]
+    short = [str(b if is_filled(b) else a).strip() for a, b in pairs]
     counts = Counter(short)
     made = [
-        name if counts[name] == 1 or not _is_filled(b) else f"{str(a).strip()} {name}".strip()
+        name if counts[name] == 1 or not is_filled(b) else f"{str(a).strip()} {name}".strip()
         for name, (a, b) in zip(short, pairs, strict=True)
     ]
     note = f"the names of the columns are from rows {first + 1} and {first + 2}: {listed(made)}"
     return [made, *rows[first + 2 :]], [note]
 
 
-def _is_filled(cell: Any) -> bool:
+def is_filled(cell: Any) -> bool:
+    """Whether a cell has a value."""
     return cell is not None and cell != ""
