@@ -225,3 +225,23 @@ def test_bad_tasks(labels, task, message):
     with pytest.raises(ValueError, match=message) as caught:
         recognise_task(pd.Series(labels, name="y"), task)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rare", "usual", "is_asked"),
+    [
+        ("il", "ill", True),
+        ("benigm", "benign", True),
+        ("unknown", "known", False),
+        ("female", "male", False),
+        ("stage 2", "stage 1", False),
+        ("dead", "alive", False),
+    ],
+)
+def test_rare_classes_that_are_spelt_like_others(rare, usual, is_asked):
+    column = pd.Series([rare] * 3 + [usual] * 40 + ["other one"] * 20, name="y")
+    notes = labels_of(column)[2]
+    asked = f"{rare!r} (3 rows) may be a typing error for {usual!r} (40 rows); --merge-classes"
+    assert any(asked in note for note in notes) == is_asked
+    few = labels_of(column[:30])[2]  # as frequent as a typing error would not be
+    assert not any("typing error" in note for note in few)

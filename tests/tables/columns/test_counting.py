@@ -104,3 +104,35 @@ def test_unreadable_values_are_errors_if_strict(columns):
 def test_columns_that_are_not_there_are_named(columns):
     with pytest.raises(ValueError, match="lacks 'pet'"):
         CountingEncoder(columns).apply(table().drop(columns="pet"))
+
+
+def test_another_unit_and_another_population(columns):
+    rng = np.random.default_rng(5)
+
+    def notes(frame):
+        encoder = CountingEncoder(columns)
+        for start in range(0, len(frame), 25):
+            encoder.apply(frame[start : start + 25])
+        return encoder.notes("training", everything=True)
+
+    same = table().sample(60, random_state=0)
+    assert notes(same) == []
+    months = same.assign(age=12 * same["age"])
+    (note,) = notes(months)
+    assert note.startswith("'age': all 60 values far outside the numbers of training (20 to 59)")
+    assert note.endswith("are they in another unit?")
+    older = same.assign(age=rng.integers(45, 60, 60))
+    (note,) = notes(older)
+    assert "60 of 60 values are above the median of training; estimates are for rows like" in note
+
+
+def test_rows_of_the_same_population_are_not_called_others():
+    """Also with codes, of which most are the median: 200 tables, level 1e-4 each."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        frame = pd.DataFrame(
+            {"x": rng.normal(size=90), "flag": (rng.random(90) < 0.45).astype(int)}
+        )
+        encoder = CountingEncoder(Columns.learn(frame[:40]))
+        encoder.apply(frame[40:])
+        assert not any("median of training;" in n for n in encoder.notes("training", True))

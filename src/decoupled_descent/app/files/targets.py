@@ -38,6 +38,9 @@ from decoupled_descent.tables.prediction.predictor import LARGEST
 CLASSES = 100  # the most classes
 #: Counts have so many different values, and the largest are so rare beside the most frequent.
 COUNTED, RARE = 5, 1 / 8
+#: A class with less than this share of the rows of another one may be a typing error, if they are
+#: spelt alike: the share of common letters of difflib.
+MISSPELT, ALIKE = 0.1, 0.75
 #: Missing values among numbers; among text they are probably classes.
 ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
@@ -102,7 +105,7 @@ def labels_of(
     if merge and labels.dtype.kind == "O":
         labels, note = _one_spelling(labels)
         notes += [f"{target!r}: {note}"] if note else []
-    notes += _perhaps_missing(labels, str(target))
+    notes += _perhaps_missing(labels, str(target)) + _perhaps_misspelt(labels, str(target))
     return pd.Series(labels, index=column.index[labelled], name=target), labelled, notes
 
 
@@ -127,6 +130,33 @@ def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
         f"{shlex.quote(text)} leaves these rows out"
         for text, count in counts.items()
     ]
+
+
+def _perhaps_misspelt(labels: NDArray[Any], target: str) -> list[str]:
+    """Ask about rare classes that are spelt like frequent ones.
+
+    Not if they differ by a beginning (known, unknown; male, female) or by digits (stage 1, stage
+    2).
+    """
+    counts = Counter(labels.tolist()) if labels.dtype.kind == "O" else Counter[Any]()
+    notes = []
+    for rare, count in counts.items():
+        others = [one for one, rows in counts.items() if count <= MISSPELT * rows]
+        near = difflib.get_close_matches(rare, others, n=1, cutoff=ALIKE)
+        differ = near and "".join(filter(str.isdigit, rare)) != "".join(
+            filter(str.isdigit, near[0])
+        )
+        if near and count > 1 and not differ and not _one_ends_with_other(rare, near[0]):
+            pair = shlex.quote(f"{rare}={near[0]}")
+            notes.append(
+                f"{target!r}: {rare!r} ({count} rows) may be a typing error for {near[0]!r} "
+                f"({counts[near[0]]} rows); --merge-classes {pair} makes them one class"
+            )
+    return notes
+
+
+def _one_ends_with_other(one: str, other: str) -> bool:
+    return one.endswith(other) or other.endswith(one)
 
 
 def _labels(

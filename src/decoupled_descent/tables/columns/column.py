@@ -210,6 +210,12 @@ class NumberColumn(Quantity):
         values = numbers_of(column, self.style, strict)
         return np.where(np.isin(values, self.codes), np.nan, values) if self.codes else values
 
+    def unusual(self, column: pd.Series, strict: bool) -> dict[str, Rows]:
+        """The same, and on which side of the median numbers are."""
+        numbers = self.values(column, strict)
+        sides = {"above": numbers > self.fill, "below": numbers < self.fill}
+        return super().unusual(column, strict) | sides
+
     def coded(self, column: pd.Series) -> Rows:
         """Return which rows have a code for a missing value."""
         if not self.codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,9 @@ from decoupled_descent.tables.columns.values import Floats
 
 #: The number of different unexpected values that a sentence shows.
 SHOWN = 3
+#: Rows are called others than those of training if more than this share of a column is on one side
+#: of the median, and if that has less than this probability for any column of the table.
+CLEARLY, LEVEL = 0.8, 1e-4
 
 
 @dataclass
@@ -57,11 +61,14 @@ class Counts:
     unknown: Count = field(default_factory=Count)  # categories that have no column
     absent: Count = field(default_factory=Count)  # missing values
     outside: Count = field(default_factory=Count)  # numbers outside anything seen
+    above: Count = field(default_factory=Count)  # numbers above the median of training
+    below: Count = field(default_factory=Count)  # numbers below it
 
     @property
-    def each(self) -> tuple[Count, Count, Count, Count]:
-        """The four counts."""
-        return self.unreadable, self.unknown, self.absent, self.outside
+    def each(self) -> tuple[Count, ...]:
+        """All counts."""
+        kinds = self.unreadable, self.unknown, self.absent, self.outside
+        return *kinds, self.above, self.below
 
 
 class CountingEncoder:
@@ -91,10 +98,12 @@ class CountingEncoder:
     def __init__(self, columns: Columns, strict: bool = False) -> None:
         self.columns, self.strict = columns, strict
         self.counts = {column.name: Counts() for column in columns.columns}
+        self.rows = 0
 
     def apply(self, frame: pd.DataFrame) -> Floats:
         """Turn rows into a matrix of finite numbers, and count."""
         table = self.columns.table(frame)
+        self.rows += len(frame)
         return np.hstack([self._column(one, table[one.name]) for one in self.columns.columns])
 
     def _column(self, column: Column, values: pd.Series) -> Floats:
@@ -142,11 +151,19 @@ class CountingEncoder:
         counts, notes = self.counts[column.name], list[str]()
         if counts.unreadable.rows:
             notes.append(_unreadable(column, counts))
+        every = 1 < counts.outside.rows == self.rows - counts.absent.rows
         if counts.outside.rows and column.range and everything:
             notes.append(
-                counts.outside.sentence(
+                ("all " if every else "")
+                + counts.outside.sentence(
                     f"far outside the numbers of {learnt_from} ({column.range})"
                 )
+                + "; are they in another unit?" * every
+            )
+        if column.range and everything and not every and (side := self._side(counts)):
+            notes.append(
+                f"{side} the median of {learnt_from}; estimates are for rows like those of "
+                f"{learnt_from}, and these may be others"
             )
         if counts.unknown.rows and (everything or not column.has_other):
             notes.append(
@@ -157,6 +174,20 @@ class CountingEncoder:
         absent = counts.absent.rows
         notes += [column.absent_note(absent, learnt_from, everything)] if absent else []
         return [note for note in notes if note]
+
+    def _side(self, counts: Counts) -> str:
+        """How many numbers are on one side of the median, if chance does not explain it; or empty.
+
+        At most half of the rows of training are on one side. By Hoeffding's inequality a share of
+        ½ + t of n rows has a probability of at most exp(−2nt²).
+        """
+        present = self.rows - counts.absent.rows
+        tests = 2 * len(self.columns.columns)
+        chance = 0.5 + math.sqrt(math.log(tests / LEVEL) / (2 * max(1, present)))
+        for where, count in (("above", counts.above), ("below", counts.below)):
+            if count.rows > max(chance, CLEARLY) * present:
+                return f"{count.rows:,} of {present:,} values are {where}"
+        return ""
 
 
 def _unreadable(column: Column, counts: Counts) -> str:
