@@ -222,7 +222,7 @@ class Evaluation:
         if self.periods is None:
             return ()
         numbers = range(int(self.periods.max()) + 1)
-        return tuple(self._part(self.periods == one) for one in numbers)
+        return tuple(self.part(self.periods == one) for one in numbers)
 
     @cached_property
     def trend(self) -> Next:
@@ -236,7 +236,7 @@ class Evaluation:
         values = np.array(known).reshape(-1, 2)
         return next_mean(values[:, 0], values[:, 1])
 
-    def _part(self, rows: NDArray[np.bool_]) -> Evaluation:
+    def part(self, rows: NDArray[np.bool_]) -> Evaluation:
         """The evaluation of some rows by themselves."""
         parts: dict[str, Any] = {
             name: None if (given := getattr(self, name)) is None else given[rows]

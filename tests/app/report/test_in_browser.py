@@ -23,6 +23,7 @@ const colours = (frame, element) => {
 addEventListener("load", () => {
   const results = [...document.querySelectorAll("iframe")].map((iframe) => {
     const page = iframe.contentDocument, root = page.documentElement, frame = iframe.contentWindow;
+    page.querySelectorAll("details").forEach((one) => { one.open = true; });
     const box = (e) => {
       const rectangle = e.getBoundingClientRect();
       return [rectangle.left, rectangle.top, rectangle.right, rectangle.bottom];

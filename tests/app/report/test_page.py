@@ -10,6 +10,7 @@ import pytest
 
 from decoupled_descent.app.report import render_report, write_report
 from decoupled_descent.app.report.figures import MOST_POINTS
+from decoupled_descent.app.report.page import SECTIONS
 from decoupled_descent.checks import Target
 from tests.app.report.examples import DIAGNOSIS, changed, classification, regression
 from tests.app.report.reading import Page
@@ -41,9 +42,36 @@ def test_nothing_from_elsewhere():
         page = Page(source)
         addresses = set(re.findall(r"\w+://[^\s\"'<>)]+", source))
         assert addresses <= {"http://www.w3.org/2000/svg"}
-        assert page.attributes("href") == ["data:,"]
+        icon, *contents = page.attributes("href")
+        assert icon == "data:,"
+        assert set(contents) <= {f"#{one}" for one in page.attributes("id")}
         assert not page.attributes("src")
         assert not re.search(r"@import|url\(|<script|<img|<iframe", source)
+
+
+def test_contents_and_unfolded_sections():
+    page = Page(render_report(classification(2, notes=["a note"], next_steps=["a step"])))
+    sections = [one["id"] for one in page.named("div") if one.get("id") in SECTIONS]
+    assert page.attributes("href")[1:] == [f"#{name}" for name in sections]
+    assert {"next_steps", "predictions", "notes"} <= set(sections)
+    unfolded = [one for one in page.named("details") if "open" in one]
+    assert len(unfolded) == 1  # what to do next
+
+
+def test_numbers_that_are_not_trusted_are_struck_out():
+    bad = {"verdict": "do not trust", "findings": []}
+    for data in (regression(), classification(2)):
+        fine, doubted = (render_report(changed(data, diagnosis=one)) for one in (None, bad))
+        assert 'class="doubted"' not in fine
+        assert '<s class="doubtful">' not in fine
+        estimates = [one for one in SECTIONS if SECTIONS[one].has_estimates]
+        shown = [one for one in estimates if f'<div id="{one}">' in doubted]
+        assert shown
+        assert doubted.count('<section class="doubted">') == len(shown)
+        assert doubted.count("Do not quote these numbers") == len(shown)
+        card = re.search(r'<div class="card"><h3>(.*?)</div>', doubted, re.DOTALL)[1]
+        plain = re.sub(r"<s .*?</s>|<[^>]*>", "", card, flags=re.DOTALL)
+        assert not re.search(r"\d", plain)
 
 
 def spoil(value, poison):

@@ -1,10 +1,11 @@
 """Sections on single rows: the same numbers as naive counts, and sound at the edges."""
 
 import numpy as np
+from scipy.stats import binomtest
 
 from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.page import render_section
-from decoupled_descent.app.report.probabilities import counts, net_benefit
+from decoupled_descent.app.report.probabilities import counts, net_benefit, wilson
 from tests.app.report.examples import classification
 from tests.app.report.reading import Page
 
@@ -117,3 +118,16 @@ def test_net_benefit_counts_hits_and_false_alarms():
         right, wrong = (flagged & hits).sum(), (flagged & ~hits).sum()
         assert abs(benefit - (right - wrong * limit / (1 - limit)) / 200) < 1e-12
     assert "Decision curve" in Page(render_section("thresholds", two(shares, hits))).text
+
+
+def test_the_band_of_the_curve_is_wilsons():
+    for hits, n in ((0, 12), (5, 12), (12, 12)):
+        ends = binomtest(hits, n).proportion_ci(method="wilson")
+        low, high = wilson(np.array([hits / n]), n)
+        np.testing.assert_allclose([low[0], high[0]], ends, atol=1e-12)
+
+
+def test_the_probabilities_of_both_classes_are_drawn():
+    page = render_section("thresholds", two(*problem(80)))
+    assert "Predicted probabilities of both classes" in page
+    assert 'class="band"' in page

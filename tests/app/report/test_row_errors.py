@@ -1,5 +1,7 @@
 """Sections on single rows and columns."""
 
+import re
+
 from decoupled_descent.app.report import render_report
 from decoupled_descent.app.report.data import IntervalWidth
 from decoupled_descent.app.report.page import render_section
@@ -26,6 +28,10 @@ def test_importance_of_columns_is_in_the_units_of_the_target():
     data = changed(regression(), importance=rises(a=120.0, b=0.21, c=-0.1))
     text = Page(render_section("importance", data)).text.replace("\u00a0", " ")
     assert "typical error rises" in text
-    assert "a to 11 times b by 10.0 % c not at all" in text  # roots of 121 and 1.21
+    # roots of 121 and 1.21, with intervals of the roots
+    assert "a to 11 times 11 to 11 times – b by 10.0 % 1 % to 19 % – c not at all" in text
     data = classification(importance=rises(a=0.21))
-    assert "log loss rises a by 21.0" in Page(render_section("importance", data)).text
+    assert "log loss rises" in Page(render_section("importance", data)).text
+    both = [Importance("a", 0.2, 0.1, 0.9), Importance("b", 0.1, 0.1, -0.5)]
+    text = Page(render_section("importance", classification(importance=both))).text
+    assert re.search("a by 20.0.% 0.% to 40.% more b by 10.0.% −10.% to 30.% less", text)

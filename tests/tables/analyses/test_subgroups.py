@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
+import decoupled_descent as dd
 from decoupled_descent.evaluation import Evaluation
 from decoupled_descent.evaluation.kinds import NUMBERS
 from decoupled_descent.tables.analyses.subgroups import FEWEST, subgroups
@@ -88,3 +90,17 @@ def test_the_worst_category_is_named_in_all_files(run, tmp_path):
     sentence = "Rows with town = Ulm are predicted clearly worse than others"
     assert sentence in (tmp_path / "o" / "report.html").read_text()
     assert sentence in (tmp_path / "o" / "model-card.md").read_text()
+
+
+def test_areas_of_two_classes_are_those_of_the_rows():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=120), "town": rng.choice(["Ulm", "Bonn"], 120)})
+    y = np.where(frame["a"] + rng.normal(size=120) > 0, "ill", "well")
+    model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(frame, y)
+    chances = model.corrected_proba_[:, 1]
+    for one in subgroups(model, frame):
+        inside = (frame["town"] == one.value).to_numpy()
+        area, low, high = one.area
+        assert low < area < high
+        # the area compares rows of the same mixture only, so the two differ a little
+        assert area == pytest.approx(roc_auc_score(y[inside] == "well", chances[inside]), abs=0.02)

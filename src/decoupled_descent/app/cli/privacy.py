@@ -46,7 +46,8 @@ def for_files(report: ReportData, estimator: Any) -> ReportData:
     """The report without rows. The estimator's left-out errors lose the order of the rows."""
     estimator._jackknife = estimator._jackknife.in_order()
     rows = replace(report.rows, row_names=(), as_csv="", in_files=False)
-    return replace(report, rows=rows, notes=LOST)
+    analyses = replace(report.analyses, sample=())
+    return replace(report, rows=rows, notes=LOST, analyses=analyses)
 
 
 def columns_for_file(columns: Columns) -> Columns:

@@ -42,6 +42,7 @@ from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.tables.analyses.coefficients import coefficients
 from decoupled_descent.tables.analyses.importance import MOST_SCREENED, importance
 from decoupled_descent.tables.analyses.reasons import reasons
+from decoupled_descent.tables.analyses.sample import sample_by_class
 from decoupled_descent.tables.analyses.subgroups import subgroups
 from decoupled_descent.tables.search.deadline import left_out_in_words
 
@@ -60,6 +61,7 @@ PARTS = {
     "reasons": "what misled the model in the rows to check",
     "importance": "which columns matter",
     "more_rows": "whether more rows would help",
+    "sample": "the table of the rows by class",
 }
 #: If the fit took more seconds than this, no learning curve is computed.
 PATIENCE = 60.0
@@ -175,12 +177,13 @@ def _analyses(
         "reasons": lambda: reasons(estimator, X, rows_to_check(rows), columns),
         "importance": lambda: why_not(in_memory, wide) or importance(estimator, X, columns),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
+        "sample": lambda: sample_by_class(estimator, X, columns),
     }
-    omitted = set() if not prepared.task.has_classes else {"intervals"}
+    omitted = {"intervals"} if prepared.task.has_classes else {"sample"}
     if later:  # these are about single rows left out, among rows of all times
-        omitted |= {"intervals", "subgroups", "reasons", "more_rows"}
+        omitted |= {"intervals", "subgroups", "reasons", "more_rows", "sample"}
     if not in_memory:
-        omitted |= {"subgroups", "reasons"}
+        omitted |= {"subgroups", "reasons", "sample"}
     if fast:
         omitted |= {"importance", "reasons"}
         makers["more_rows"] = lambda: "This was not computed, because of --fast."

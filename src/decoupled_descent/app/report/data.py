@@ -13,6 +13,7 @@ from decoupled_descent.checks import Z95, Target
 if TYPE_CHECKING:
     from decoupled_descent.tables.analyses.coefficients import LinearPart
     from decoupled_descent.tables.analyses.importance import Importance
+    from decoupled_descent.tables.analyses.sample import SampleRow
     from decoupled_descent.tables.analyses.subgroups import Subgroup
     from decoupled_descent.tables.estimators.forward import TimeEstimate
     from decoupled_descent.tables.estimators.learning_curve import LearningCurve
@@ -280,6 +281,7 @@ class Analyses:
     missing: Sequence[str] = ()  # those that were left out, in words
     failed: Sequence[str] = ()  # those that could not be computed, in sentences
     over_time: ErrorsOverTime | None = None  # if the estimate is for later rows
+    sample: Sequence[SampleRow] = ()  # the columns by class
 
 
 class Origin(NamedTuple):

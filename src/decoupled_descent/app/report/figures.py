@@ -228,16 +228,27 @@ def scatter(
 def chart(
     x: Any, y: Any, names: tuple[str, str], title: str, name: str,
     ends: Sequence[tuple[float, float]], dots: bool = False, top: float = 1.0,
+    band: tuple[Any, Any] = ((), ()), high: float | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line by its ends."""
+    """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line by its ends.
+
+    ``band`` has the lower and upper ends of an area around the line, and ``high`` is the end of the
+    vertical axis if it is another one.
+    """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    low, up = (np.asarray(one, dtype=float) for one in band)
     if len(x) > MOST_POINTS // 4:
         chosen = np.unique(np.round(np.linspace(0, len(x) - 1, MOST_POINTS // 4)).astype(int))
         x, y = x[chosen], y[chosen]
-    across, down = Axis(0, top, 76, 426), Axis(0, top, 332, 30)
+        low, up = (one[chosen] if len(one) else one for one in (low, up))
+    across, down = Axis(0, top, 76, 426), Axis(0, high or top, 332, 30)
     along, height = np.array(ends, dtype=float).T
     reference = _path(across(along), down(height))
     marks = _frame(across, down, *names, most=5)
+    if len(low):
+        around = np.append(across(x), across(x)[::-1])
+        area = _path(around, np.append(down(up), down(low)[::-1]))
+        marks.append(Stroke("band", Markup(f"{area}Z")))
     marks += [Stroke("reference", reference), Stroke("line", _path(across(x), down(y)))]
     if dots:
         marks.append(Dots("dots bins", _points(across(x), down(y))))

@@ -25,5 +25,4 @@ def measures(data: ReportData) -> dict[str, Any] | None:
         "caption": "Measures and their intervals",
         "name": name,
         "threshold": data.written_threshold,
-        "is_trusted": data.is_trusted,
     }

@@ -29,6 +29,7 @@ from decoupled_descent.app.report.over_time import over_time
 from decoupled_descent.app.report.predictions import predictions
 from decoupled_descent.app.report.probabilities import calibration, thresholds
 from decoupled_descent.app.report.row_errors import importance, intervals, largest_errors
+from decoupled_descent.app.report.sample import sample
 from decoupled_descent.app.report.subgroups import subgroups
 from decoupled_descent.app.report.training import training
 from decoupled_descent.checks import counted, unbroken
@@ -53,11 +54,13 @@ class Section(NamedTuple):
 
     heading: str
     prepare: Callable[[ReportData], dict[str, Any] | None]
+    is_open: bool = False  # others are unfolded by a click on the heading
+    has_estimates: bool = True  # which nobody should quote if they are not trusted
 
 
 #: The sections below the headline by the names of their templates, in their order.
 SECTIONS = {
-    "next_steps": Section("What to do next", lambda data: _list(data.next_steps)),
+    "next_steps": Section("What to do next", lambda data: _list(data.next_steps), True, False),
     "over_time": Section("How does the error change with time?", over_time),
     "comparison": Section("Compared with simpler models", comparison),
     "predictions": Section("What the model gets right and wrong", predictions),
@@ -70,11 +73,14 @@ SECTIONS = {
     "importance": Section("Which columns matter?", importance),
     "coefficients": Section("The coefficients of the linear part", coefficients),
     "more_rows": Section("Would more rows help?", more_rows),
-    "diagnosis": Section("Can the numbers be trusted?", diagnosis),
-    "notes": Section("What was done to the data", lambda data: _list(data.notes)),
+    "sample": Section("The rows by class", sample, has_estimates=False),
+    "diagnosis": Section("Can the numbers be trusted?", diagnosis, has_estimates=False),
+    "notes": Section("What was done to the data", lambda d: _list(d.notes), has_estimates=False),
     "training": Section("How the model was found", training),
-    "methods": Section("For a paper", methods),
-    "origin": Section("What this was made from", lambda data: _origin(data.origin)),
+    "methods": Section("For a paper", methods, has_estimates=False),
+    "origin": Section(
+        "What this was made from", lambda data: _origin(data.origin), has_estimates=False
+    ),
 }
 
 
@@ -104,7 +110,15 @@ def render_report(data: ReportData) -> str:
         f"{counted(data.n_features, 'feature')}",
         headline=Markup(_environment().get_template("headline.html").render(headline(data))),
         sections=[
-            (SECTIONS[name].heading, Markup(body)) for name, body in written.items() if body
+            {
+                "name": name,
+                "heading": SECTIONS[name].heading,
+                "body": Markup(body),
+                "is_open": SECTIONS[name].is_open,
+                "is_doubted": SECTIONS[name].has_estimates and not data.is_trusted,
+            }
+            for name, body in written.items()
+            if body
         ],
     )  # fmt: skip
     return unbroken(page)

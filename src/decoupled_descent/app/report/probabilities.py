@@ -13,10 +13,13 @@ from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.figures import Drawing, chart
 from decoupled_descent.app.report.tables import Table, numbers
 from decoupled_descent.app.report.text import INTERVAL, together, written_interval
-from decoupled_descent.checks import interval, percent
+from decoupled_descent.checks import Z95, interval, percent
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
+
+#: Bins of the distribution of probabilities.
+BINS = 20
 
 
 class ClassCounts(NamedTuple):
@@ -60,7 +63,12 @@ def thresholds(data: ReportData) -> dict[str, Any] | None:
         "name": name,
         "threshold": data.written_threshold,
         "area": _area(data, positive, probabilities),
-        "roc": chart(others, own, axes, "ROC curve", "roc", ends=((0, 0), (1, 1))),
+        "roc": chart(
+            others, own, axes, "ROC curve", "roc", ends=((0, 0), (1, 1)),
+            band=((), ()) if data.estimate.is_grouped else wilson(own, int(positive.sum())),
+        ),
+        "has_band": not data.estimate.is_grouped,
+        "risks": _risks(probabilities, positive, name),
         "precision": chart(
             recall[-2::-1], precision[-2::-1], (axes[1], "right among those flagged"),
             "Precision and recall", "precise", ends=((0, share), (1, share)),
@@ -68,6 +76,34 @@ def thresholds(data: ReportData) -> dict[str, Any] | None:
         "benefit": _net_benefit(counts(probabilities, positive), share, name),
         "table": _threshold_table(counts(probabilities, positive), positive, name),
     }  # fmt: skip
+
+
+def wilson(shares: Floats, n: int) -> tuple[Floats, Floats]:
+    """The ends of 95 % intervals of shares of n rows (Wilson).
+
+    Example:
+        >>> [end.round(3).tolist() for end in wilson(np.array([0.5, 1.0]), 20)]
+        [[0.299, 0.839], [0.701, 1.0]]
+    """
+    slack = Z95**2 / n
+    centre = (shares + slack / 2) / (1 + slack)
+    half = np.sqrt(Z95**2 * (shares * (1 - shares) + slack / 4) / n) / (1 + slack)
+    return centre - half, centre + half
+
+
+def _risks(probabilities: Floats, positive: Booleans, name: str) -> Drawing:
+    """How probabilities are distributed in the class, and in the other one."""
+    edges = np.linspace(0, 1, BINS + 1)
+    outline = []
+    for rows in (probabilities[positive], probabilities[~positive]):
+        share = np.histogram(rows, edges)[0] / len(rows)
+        outline.append(np.append(0.0, np.append(np.repeat(share, 2), 0.0)))
+    x = np.repeat(edges, 2)
+    axes = ("predicted probability", f"share of the rows: “{name}”, and others (dashed)")
+    top = 1.05 * float(max(one.max() for one in outline))
+    ends = list(zip(x.tolist(), outline[1].tolist(), strict=True))
+    title = f"Predicted probabilities of “{name}” and of the other rows"
+    return chart(x, outline[0], axes, title, "risks", ends=ends, high=top)
 
 
 def net_benefit(at: ClassCounts, n: int, limits: Floats) -> Floats:

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 
 from decoupled_descent.app.report.data import ReportData, RowPredictions
 from decoupled_descent.app.report.tables import Column, Table, numbers
-from decoupled_descent.app.report.text import number
-from decoupled_descent.checks import percent
+from decoupled_descent.app.report.text import INTERVAL, number
+from decoupled_descent.checks import interval, percent
+from decoupled_descent.tables.analyses.importance import Importance
 
 #: The most rows listed as probably wrong, and the most columns listed by importance.
 MOST_WRONG, MOST_COLUMNS = 10, 20
 #: If an error rises by more than this factor, the rise is written as “times”, not in percent.
 LARGE = 10
+#: A column has a direction if its rank correlation with the predictions is above this.
+CLEAR = 0.2
+DIRECTIONS = {1: "more", -1: "less", 0: "–"}
 
 
 def largest_errors(data: ReportData) -> dict[str, Any] | None:
@@ -86,12 +90,38 @@ def importance(data: ReportData) -> dict[str, Any] | None:
     if not rises:
         return None
     if data.task.roots:  # in the units of the target
-        rises = [one._replace(rise=math.sqrt(max(0.0, 1 + one.rise)) - 1) for one in rises]
+        rises = [_of_root(one) for one in rises]
     largest = max(max(one.rise for one in rises), 1e-300)
     listed = rises[:MOST_COLUMNS]
-    rows = [[one.column, f"{max(one.rise, 0) / largest:.3f}", _rise(one.rise)] for one in listed]
-    columns = [Column("column"), Column("", "bar"), Column(f"{name} rises", "number")]
+    rows = [
+        [
+            one.column,
+            f"{max(one.rise, 0) / largest:.3f}",
+            _rise(one.rise),
+            _ends(one),
+            DIRECTIONS[int(np.sign(one.direction)) if abs(one.direction) > CLEAR else 0],
+        ]
+        for one in listed
+    ]
+    names = (Column(f"{name} rises", "number"), Column(INTERVAL, "number"))
+    columns = [Column("column"), Column("", "bar"), *names, Column("larger values predict")]
     return {"table": Table(columns, rows), "not_listed": len(rises) - len(rows)}
+
+
+def _of_root(one: Importance) -> Importance:
+    """The same for the root of the error."""
+    root = math.sqrt(max(0.0, 1 + one.rise))
+    return one._replace(rise=root - 1, stderr=one.stderr / (2 * max(root, 1e-300)))
+
+
+def _ends(one: Importance) -> str:
+    """The 95 % interval of a rise."""
+    if not math.isfinite(one.stderr):
+        return "–"
+    low, high = interval(one.rise, one.stderr)
+    if one.rise >= LARGE:
+        return f"{number(low + 1, 3)} to {number(high + 1, 3)} times"
+    return f"{percent(low, decimals=0)} to {percent(high, decimals=0)}".replace("-", "−")
 
 
 def _rise(share: float) -> str:

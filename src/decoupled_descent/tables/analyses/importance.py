@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from decoupled_descent.tables.analyses.left_out_models import LeftOutModels
 from decoupled_descent.tables.analyses.table import AnalysedTable
@@ -31,6 +32,9 @@ class Importance(NamedTuple):
     column: str
     rise: float  # relative to the error
     stderr: float
+    #: The rank correlation of the column with predictions, of the class to find if there are two;
+    #: 0 for columns and targets without an order.
+    direction: float = 0.0
 
 
 def importance(model: Any, X: Any, columns: Columns | None = None) -> list[Importance]:
@@ -66,15 +70,28 @@ def importance(model: Any, X: Any, columns: Columns | None = None) -> list[Impor
     chosen = np.sort(rng.permutation(n)[:MOST_ROWS])
     left_out = LeftOutModels(table, chosen)
     own, order, rises = table.X[chosen], rng.permutation(len(chosen)), []
-    before = table.losses(left_out.predict(own), chosen)
+    said = left_out.predict(own)
+    before = table.losses(said, chosen)
     error = max(table.mean(before, chosen).value, 1e-300)
     for k in most_used(table, own, order):
         shuffled = own.copy()
         shuffled[:, table.spans[k]] = own[order, table.spans[k]]
         after = table.losses(left_out.predict(shuffled), chosen)
         rise, stderr = table.mean(after - before, chosen)
-        rises.append(Importance(table.names[k], rise / error, stderr / error))
+        scores = _direction(own[:, table.spans[k]], said, table)
+        rises.append(Importance(table.names[k], rise / error, stderr / error, scores))
     return sorted(rises, key=lambda one: -one.rise)
+
+
+def _direction(values: Floats, predictions: Floats, table: AnalysedTable) -> float:
+    """The rank correlation of a column of numbers with predictions of one number or class."""
+    if predictions.ndim == 2 and predictions.shape[1] == 2:
+        predictions = predictions[:, table.evaluation.rule.positive]
+    if values.shape[1] != 1 or predictions.ndim != 1:
+        return 0.0
+    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    return float(np.corrcoef(rankdata(values[:, 0]), rankdata(predictions))[0, 1])
 
 
 def most_used(table: AnalysedTable, X: Floats, order: NDArray[np.intp]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.evaluation.evaluation import Evaluation
 from decoupled_descent.tables.analyses.table import AnalysedTable
 from decoupled_descent.tables.columns.rules import Columns
 
@@ -30,6 +31,7 @@ class Subgroup(NamedTuple):
     gap: float  # mean loss minus that of the other rows
     gap_stderr: float
     is_worse: bool = False  # by more than chance explains, with an allowance for all categories
+    area: tuple[float, ...] = ()  # of two classes, the AUC with the ends of its interval
 
 
 def subgroups(model: Any, X: Any, columns: Columns | None = None) -> list[Subgroup]:
@@ -57,10 +59,20 @@ def subgroups(model: Any, X: Any, columns: Columns | None = None) -> list[Subgro
         accuracy = None if right is None else table.mean(right[inside], inside).value
         error = table.mean(evaluation.losses[inside], inside).value
         gap = here - there, math.hypot(stderr, other)
-        compared.append(Subgroup(column, value, int(inside.sum()), error, accuracy, *gap))
+        one = Subgroup(column, value, int(inside.sum()), error, accuracy, *gap)
+        compared.append(one._replace(area=_area(evaluation, inside)))
     limit = NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(compared)))
     named = [one._replace(is_worse=one.gap > limit * one.gap_stderr) for one in compared]
     return sorted(named, key=lambda one: -one.gap)
+
+
+def _area(evaluation: Evaluation, inside: NDArray[np.bool_]) -> tuple[float, ...]:
+    """The area under the curve of some rows, if they have two classes."""
+    try:
+        found = evaluation.part(inside).estimate("auc")
+    except ValueError:
+        return ()
+    return (found.value, *found.interval)
 
 
 def categories(table: AnalysedTable) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
