@@ -189,3 +189,8 @@ class Answers(Probabilities):
 #: The kinds of predictions.
 PROBABILITIES, DECISIONS, NUMBERS = Probabilities(), Decisions(), Numbers()
 COUNTS, PROPORTIONS, ANSWERS = Counts(), Proportions(), Answers()
+#: The kind of the predictions of a model, by the loss that it was fitted with.
+OF_LOSS: dict[str, Kind] = {
+    "squared": NUMBERS, "poisson": COUNTS, "proportion": PROPORTIONS, "logistic": PROBABILITIES,
+    "cross_entropy": PROBABILITIES,
+}  # fmt: skip

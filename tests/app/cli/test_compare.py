@@ -50,7 +50,7 @@ def test_in_words_and_as_json(run, results):
     assert loss["difference"] == pytest.approx(loss["means"][0] - loss["means"][1])
     assert content["measures"]["accuracy"]["difference"] < 0
     price = json.loads(run("compare", results / "price", results / "price", "--json")[1])
-    assert [*price["measures"]] == ["squared error", "absolute error"]
+    assert [*price["measures"]] == ["mean squared error", "absolute error"]
     assert price["summary"].startswith("No difference")
 
 
@@ -91,7 +91,7 @@ def test_one_number_for_one_thing(run, tmp_path):
     frame = table(150)[["a", "b", "town", "answer", "price"]]
     for target, name, metric in (
         ("answer", "log loss", "accuracy"),
-        ("price", "squared error", ""),
+        ("price", "mean squared error", ""),
     ):
         frame.drop(columns="price" if target == "answer" else "answer").to_csv(
             tmp_path / "t.csv", index=False

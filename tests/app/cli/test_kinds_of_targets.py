@@ -53,6 +53,25 @@ def test_from_the_file_to_exported_code(task, options, loss, measure, run, tmp_p
     predicted = pd.read_csv(tmp_path / "said.csv")["prediction"]
     np.testing.assert_allclose(again, predicted, atol=0.02)
     assert again[0] < again[1]
+    told = run("predict", out, data, "--out", tmp_path / "own.csv", "--json")[1]
+    assert f"{loss} on" in run("predict", out, data, "--out", tmp_path / "own.csv")[1]
+    assert json.loads(told)
+
+
+def test_counts_beside_squared_errors(run, tmp_path):
+    """Compared by squared errors; two models of counts are compared by their deviance."""
+    data = tmp_path / "data.csv"
+    drawn(Target.COUNTS).to_csv(data, index=False)
+    for name, options in {
+        "a": [], "b": ["--drop", "site"], "c": ["--task", "regression"]
+    }.items():  # fmt: skip
+        fixed = ("--features", "linear", "--fast", "--out", tmp_path / name)
+        assert run("train", data, "--target", "y", *fixed, *options)[0] == 0
+    both = json.loads(run("compare", tmp_path / "a", tmp_path / "b", "--json")[1])
+    assert [*both["measures"]] == ["Poisson deviance", "absolute error"]
+    other = json.loads(run("compare", tmp_path / "a", tmp_path / "c", "--json")[1])
+    assert [*other["measures"]] == ["mean squared error", "absolute error"]
+    assert max(other["measures"]["mean squared error"]["means"]) < 10
 
 
 @pytest.mark.parametrize(

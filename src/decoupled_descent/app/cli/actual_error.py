@@ -61,16 +61,17 @@ def compare(saved: PredictionModel, target: pd.Series, outputs: NDArray[np.float
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
-    from decoupled_descent.evaluation.kinds import NUMBERS, PROBABILITIES  # imports PyTorch
+    from decoupled_descent.evaluation.kinds import OF_LOSS  # imports PyTorch
     from decoupled_descent.evaluation.means import mean_with_stderr
 
+    kind = OF_LOSS[saved.mixture.loss]
     labels, labelled, _ = labels_of(target, quantity=saved.classes is None, merge=False)
     chosen = outputs[labelled]
     if saved.classes is None:
         if labels.dtype.kind not in "biuf":
             raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
         truth = labels.to_numpy(np.float64)
-        error, stderr = mean_with_stderr(NUMBERS.losses(truth, chosen[:, 0]))
+        error, stderr = mean_with_stderr(kind.losses(truth, chosen[:, 0]))
         score = 1 - error / float(truth.var()) if np.ptp(truth) > 0 else math.nan
         return ActualError(len(labels), len(labels), error, stderr, score)
     codes = class_codes(saved.classes.tolist(), labels.tolist())
@@ -78,7 +79,7 @@ def compare(saved: PredictionModel, target: pd.Series, outputs: NDArray[np.float
     if not is_class.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
     right = float((saved.decide(chosen) == codes).mean())
-    error, stderr = mean_with_stderr(PROBABILITIES.losses(codes[is_class], chosen[is_class]))
+    error, stderr = mean_with_stderr(kind.losses(codes[is_class], chosen[is_class]))
     unknown = int((~is_class).sum())
     are = "are classes" if unknown > 1 else "is a class"
     remark = (
@@ -135,6 +136,8 @@ def show(screen: Console, saved: PredictionModel, actual: ActualError) -> None:
     """Print the actual error beside the estimate."""
     from scipy.special import stdtrit
 
+    from decoupled_descent.evaluation.kinds import OF_LOSS
+
     enough = actual.rows_in_error >= ENOUGH
     student = float(stdtrit(actual.rows_in_error - 1, 0.975)) / Z95 if enough else math.nan
     these = f"these {actual.rows_in_error:,} rows" if actual.rows_in_error > 1 else "this row"
@@ -143,9 +146,9 @@ def show(screen: Console, saved: PredictionModel, actual: ActualError) -> None:
         error_interval(actual.error, student * actual.stderr),
         estimate(saved),
     )
-    if not classes:  # in the units of the target
-        errors = roots(errors[0]), roots(errors[1])
-    name = "log loss" if classes else "typical error (RMSE)"
+    name = OF_LOSS[saved.mixture.loss].error_name
+    if saved.has_squared_errors:  # in the units of the target
+        errors, name = (roots(errors[0]), roots(errors[1])), "typical error (RMSE)"
     intervals(screen, {f"{name} on {these}": errors[0], "estimated at training": errors[1]})
     score, _, ends_of_score = saved.score
     before = with_interval(score, ends_of_score)

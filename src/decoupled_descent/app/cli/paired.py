@@ -14,24 +14,16 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.left_out import GROUP, TRUE, is_foreign, left_out_file
 from decoupled_descent.checks import interval
 from decoupled_descent.evaluation import Evaluation
-from decoupled_descent.evaluation.kinds import NUMBERS
+from decoupled_descent.evaluation.kinds import NUMBERS, OF_LOSS, Kind
 from decoupled_descent.tensor_file import model_file, read_header
 
 #: What the names of columns of probabilities begin with.
 PROBABILITY = "probability_"
 #: The only measure of which more is better; it is a share of rows.
 ACCURACY = "accuracy"
-#: For numbers and for classes: a measure, its metric, and its name among stored estimates.
-MEASURES = (
-    (
-        ("squared error", "mse", "estimated_test_error_"),
-        ("absolute error", "mae", ""),
-    ),
-    (
-        ("log loss", "log_loss", "estimated_test_error_"),
-        (ACCURACY, "accuracy", "estimated_accuracy_"),
-    ),
-)
+#: For numbers and for classes: a measure beside the loss, its metric, and its name among stored
+#: estimates.
+MEASURES = (("absolute error", "mae", ""), (ACCURACY, "accuracy", "estimated_accuracy_"))
 
 
 class PairedMeasure(NamedTuple):
@@ -104,6 +96,7 @@ class Result(NamedTuple):
     table: pd.DataFrame  # the rows, by their numbers
     alarms: tuple[str, ...]  # the checks behind “do not trust”
     estimates: Mapping[str, float]  # that were stated, if they are of single rows left out
+    kind: Kind  # of its predictions
 
 
 def compared(first: Path, second: Path) -> ResultComparison:
@@ -156,8 +149,9 @@ def read(folder: Path) -> Result:
     table = table.drop(columns="fingerprint")
     alarms = tuple(one["name"] for one in about["findings"] if one["status"] == "alarm")
     later = about.get("how") == "later rows"
+    kind = OF_LOSS[about["mixture"]["loss"]]
     estimates = {} if later else {k: v for k, v in about["estimates"].items() if v is not None}
-    return Result(str(folder), str(fingerprint), about["target"], table, alarms, estimates)
+    return Result(str(folder), str(fingerprint), about["target"], table, alarms, estimates, kind)
 
 
 def _same_groups(a: pd.DataFrame, b: pd.DataFrame) -> bool:
@@ -175,7 +169,10 @@ def _measures(a: Result, b: Result, groups: NDArray[Any] | None) -> tuple[Paired
     make = _of_classes if classes else _of_numbers
     one, other = make(a, groups), make(b, groups)
     measures = []
-    for name, metric, stated in MEASURES[classes]:
+    same = a.kind == b.kind  # a model of counts may be compared with one of squared errors
+    kind = a.kind if same else NUMBERS
+    error = (kind.error_name, kind.metric, "estimated_test_error_" if same else "")
+    for name, metric, stated in (error, MEASURES[classes]):
         found = one.compare(other, metric)
         known = all(stated in each.estimates for each in (a, b))
         pairs = ((a, one), (b, other))
@@ -209,7 +206,7 @@ def _of_numbers(result: Result, groups: NDArray[Any] | None) -> Evaluation:
     """Left-out numbers, in the units of the target."""
     true = result.table[f"{TRUE}{result.target}"].astype(np.float64).to_numpy()
     numbers = result.table["prediction"].astype(np.float64).to_numpy()
-    return Evaluation.of(true, numbers, NUMBERS, groups=groups)
+    return Evaluation.of(true, numbers, result.kind, groups=groups)
 
 
 def to_dict(result: ResultComparison) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import Target
 from decoupled_descent.evaluation.evaluation import Evaluation
-from decoupled_descent.evaluation.kinds import COUNTS, NUMBERS, PROPORTIONS, Kind
+from decoupled_descent.evaluation.kinds import OF_LOSS, Kind
 from decoupled_descent.objective.links import Link
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.rows.blocks import Rows
@@ -26,8 +26,8 @@ from decoupled_descent.tables.estimators.row_weights import RowWeights
 from decoupled_descent.tables.prediction.predictor import LARGEST, in_units
 from decoupled_descent.tables.search.fits import SearchResult
 
-#: What predictions are, by the loss.
-KINDS = {"squared": NUMBERS, "poisson": COUNTS, "proportion": PROPORTIONS}
+#: The losses that users choose.
+LOSSES = ("squared", "poisson", "proportion")
 #: The most rows whose relative errors are exchanged.
 MIXED = 1000
 
@@ -106,13 +106,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     @property
     def _kind(self) -> Kind:
-        return KINDS[self.loss]
+        return OF_LOSS[self.loss]
 
     def _check_options(self) -> None:
         """Raise ``ValueError`` for a wrong option."""
         super()._check_options()
-        if not isinstance(self.loss, str) or self.loss not in KINDS:
-            raise ValueError(f"loss={self.loss!r:.40} must be one of {', '.join(KINDS)}")
+        if not isinstance(self.loss, str) or self.loss not in LOSSES:
+            raise ValueError(f"loss={self.loss!r:.40} must be one of {', '.join(LOSSES)}")
         if self.log_target and self._link is not None:
             raise ValueError(
                 f"log_target=True is for loss='squared'; leave it out, or loss={self.loss!r}"
