@@ -235,7 +235,7 @@ def test_what_is_missing(refused, tmp_path):
         ("/proc/decoupled", "cannot write there"),
         ("/dev/null", "cannot write there"),
         ("taken", "has a report.html that is not from a training; choose another folder"),
-        ("stranger", "has a model.safetensors|has a history.csv"),
+        ("stranger", "has a model.safetensors|has a left_out.csv"),
         ("folders", "a report.html that is not|has the name of a file"),
         ("x" * 300, "cannot write there|File name too long"),
     ],

@@ -11,7 +11,7 @@ from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.prediction.predictor import CLIP
 from tests.app.cli.conftest import spoilt, table
 
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
+FILES = {"model.safetensors", "report.html"}
 
 
 def test_diagnosis_before_training(run, tmp_path, shop):

@@ -10,7 +10,7 @@ from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, table
 from tests.app.files.threads import in_threads
 
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
+FILES = {"model.safetensors", "report.html"}
 
 
 def test_counts_with_a_rare_one_are_quantities(run, tmp_path):

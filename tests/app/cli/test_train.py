@@ -27,8 +27,7 @@ from decoupled_descent.tables.estimators.saving import load_model
 from decoupled_descent.tables.search import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
-FILES |= {"left_out.csv", "model-card.md"}
+FILES = {"model.safetensors", "report.html", "left_out.csv", "model-card.md"}
 
 
 def test_words_and_files(run, tmp_path, shop):
@@ -52,7 +51,7 @@ def test_words_and_files(run, tmp_path, shop):
         f"{estimator.diagnostics_.verdict}",
         f"decoupled predict '{out}' new.csv",
         f"open '{out}/report.html'",
-        f"Saved in {out}: figure.svg",
+        f"Saved in {out}: left_out.csv",
     ):
         assert words in text, words
     assert "\x1b" not in text

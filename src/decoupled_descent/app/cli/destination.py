@@ -16,11 +16,8 @@ from decoupled_descent.tensor_file import MODEL_FILE, is_model
 LEFT_OUT = "left_out.csv"
 #: What others must know about the model.
 CARD = "model-card.md"
-#: The files, in the order in which they are moved to the folder: the model is the last. Earlier
-#: versions wrote figure.png.
-FILES = (
-    "history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", CARD, MODEL_FILE,
-)  # fmt: skip
+#: The files, in the order in which they are moved to the folder: the model is the last.
+FILES = (LEFT_OUT, "report.html", CARD, MODEL_FILE)
 
 
 def check_writable(out: Path) -> None:

@@ -18,7 +18,6 @@ from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
 from decoupled_descent.app.report.card import model_card
-from decoupled_descent.app.report.page import render_curve
 from decoupled_descent.checks import harmless
 from decoupled_descent.files import locked, permissions, sync, temporary_folder, write_text
 from decoupled_descent.tables.columns.rules import Columns
@@ -41,7 +40,6 @@ def write(
                 write_text(partial / LEFT_OUT, report.rows.as_csv)
                 left_out = checksum(partial / LEFT_OUT)
             save_model(estimator, partial / MODEL_FILE, columns, target, left_out=left_out)
-            write_history(partial / "history.csv", report)
             for name, write_page in PAGES.items():
                 _attempt(partial / name, write_page, report)
             os.chmod(partial, permissions(0o777))
@@ -56,7 +54,6 @@ def write(
 
 #: The pages about a model, which need not be written for it to be saved.
 PAGES: dict[str, Callable[[Path, ReportData], object]] = {
-    "figure.svg": lambda path, report: write_text(path, render_curve(report)),
     "report.html": write_report,
     CARD: lambda path, report: write_text(path, model_card(report)),
 }
@@ -124,10 +121,3 @@ def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) 
             shutil.rmtree(folder, ignore_errors=True)
         return ""
     return f"; the results are in {folder}: move them to a disk with free space"
-
-
-def write_history(path: Path, report: ReportData) -> None:
-    """Write the error curve as a table: step, train_error, stderr."""
-    rows = enumerate(zip(report.training.errors, report.training.stderrs, strict=True))
-    lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
-    write_text(path, "step,train_error,stderr\n" + "".join(lines))

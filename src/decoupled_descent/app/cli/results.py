@@ -54,6 +54,7 @@ FEWEST = 30
 SCORE_NAMES = {"accuracy": "accuracy", "r2": "R²"}
 #: The parts of a report that take time, in words.
 PARTS = {
+    "sample": "the table of the rows by class",
     "contenders": "the comparison with guessing and a linear model",
     "subgroups": "the errors of categories",
     "intervals": "the widths of prediction intervals",
@@ -61,7 +62,6 @@ PARTS = {
     "reasons": "what misled the model in the rows to check",
     "importance": "which columns matter",
     "more_rows": "whether more rows would help",
-    "sample": "the table of the rows by class",
 }
 #: If the fit took more seconds than this, no learning curve is computed.
 PATIENCE = 60.0
@@ -170,6 +170,7 @@ def _analyses(
     later, X = estimator.time_estimate_ is not None, prepared.X
     columns, wide = prepared.columns, len(prepared.columns.columns)
     makers: dict[str, Callable[[], Any]] = {
+        "sample": lambda: sample_by_class(estimator, X, columns),
         "contenders": lambda: contenders(prepared, estimator),
         "subgroups": lambda: subgroups(estimator, X, columns),
         "intervals": lambda: interval_widths(prepared, estimator),
@@ -177,7 +178,6 @@ def _analyses(
         "reasons": lambda: reasons(estimator, X, rows_to_check(rows), columns),
         "importance": lambda: why_not(in_memory, wide) or importance(estimator, X, columns),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
-        "sample": lambda: sample_by_class(estimator, X, columns),
     }
     omitted = {"intervals"} if prepared.task.has_classes else {"sample"}
     if later:  # these are about single rows left out, among rows of all times

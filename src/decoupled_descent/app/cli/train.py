@@ -37,8 +37,7 @@ def train(options: TrainOptions) -> None:
     """Train on all rows of a table, and estimate the error on new rows without a test set.
 
     Text, dates and missing values are turned into numbers. Settings left at "auto" are chosen by
-    the estimated error. DIR gets model.safetensors, report.html, history.csv, left_out.csv and
-    figure.svg.
+    the estimated error. DIR gets model.safetensors, report.html, model-card.md and left_out.csv.
     """
     arguments = options.for_estimator()
     must_exist(options.data)

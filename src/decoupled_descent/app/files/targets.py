@@ -45,9 +45,6 @@ MISSPELT, ALIKE = 0.1, 0.75
 ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
 
-#: Fourth powers of larger numbers, of which the standard error of a squared error is made, are
-#: outside the range of float64. So are those of numbers below its inverse.
-
 
 def check_target(names: list[str], target: str) -> None:
     """Raise ``ValueError`` if there is no such column, or no other one."""

@@ -39,16 +39,6 @@ from decoupled_descent.files import write_text
 MOST_ITEMS = 12
 
 
-#: How a figure outside of the page is drawn: the rules of ``style.css`` for light screens.
-FIGURE_STYLE = (
-    "text{font:12px system-ui,Arial,sans-serif;fill:#58616b}.name,.best-name{fill:#1c2127}"
-    ".end{text-anchor:end}.middle{text-anchor:middle}path{fill:none}"
-    ".grid{stroke:#dde1e6;stroke-width:.8}.axis,.tick{stroke:#58616b;stroke-width:.9}"
-    ".line,.whisker{stroke:#0072b2;stroke-width:2}.band{fill:#0072b2;fill-opacity:.2}"
-    ".mark{stroke:#58616b;stroke-dasharray:2 3}.best{fill:#0072b2;stroke:#fff;stroke-width:1.5}"
-)
-
-
 class Section(NamedTuple):
     """A section: its heading, and the function that prepares it; None leaves it out."""
 
@@ -130,13 +120,6 @@ def render_section(name: str, data: ReportData) -> str:
     if content is None:
         return ""
     return _environment().get_template(f"{name}.html").render(content)
-
-
-def render_curve(data: ReportData) -> str:
-    """Return the figure of the error while training as a file of its own, in SVG."""
-    content = training(data)
-    content |= {"style": Markup(FIGURE_STYLE)}
-    return _environment().get_template("figure.html").render(content)
 
 
 @cache
