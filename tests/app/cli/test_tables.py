@@ -8,7 +8,6 @@ import pytest
 from decoupled_descent.app.cli.tables import prepare
 from decoupled_descent.tables.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, table
-from tests.app.files.threads import in_threads
 
 FILES = {"model.safetensors", "report.html"}
 
@@ -72,7 +71,6 @@ def test_fractions_as_classes(run, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_folder_is_prepared_like_a_file(suffix, tmp_path):
-    """In one process, and in three processes that have a range of rows each."""
     folder = tmp_path / "folder"
     folder.mkdir()
     frame = table()
@@ -81,11 +79,8 @@ def test_a_folder_is_prepared_like_a_file(suffix, tmp_path):
         path = path.with_suffix(f".{suffix}")
         rows.to_csv(path, index=False) if suffix == "csv" else rows.to_parquet(path, index=False)
     expected = prepare(tmp_path / f"all.{suffix}", "grade", None)
-    alone = prepare(folder, "grade", None)
-    processes = in_threads(3, lambda group: prepare(folder, "grade", None, None, group))
-    for prepared in (alone, *processes):
-        assert prepared.columns == expected.columns
-        assert prepared.y.tolist() == expected.y.tolist()
-        assert prepared.notes[-len(expected.notes) :] == expected.notes
-    np.testing.assert_array_equal(alone.X, expected.X)
-    np.testing.assert_array_equal(np.vstack([one.X for one in processes]), expected.X)
+    prepared = prepare(folder, "grade", None)
+    assert prepared.columns == expected.columns
+    assert prepared.y.tolist() == expected.y.tolist()
+    assert prepared.notes[-len(expected.notes) :] == expected.notes
+    np.testing.assert_array_equal(prepared.X, expected.X)

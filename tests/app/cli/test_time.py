@@ -55,7 +55,6 @@ def test_without_it_there_is_a_question(run, sales, tmp_path):
         (("--time", "price"), "--time 'price' is the target"),
         (("--time", "word"), "--time 'word': time has text such as"),
         (("--time", "gap"), "--time 'gap': time has 1 missing value(s)"),
-        (("--time", "sold", "--distributed"), "leave out --distributed"),
     ],
 )
 def test_bad_times(options, words, run, sales, tmp_path):

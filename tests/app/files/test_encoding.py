@@ -9,7 +9,6 @@ from decoupled_descent.app.files.encoding import codes_of, encode
 from decoupled_descent.app.files.opening import open_table
 from decoupled_descent.app.files.reading import read_table
 from decoupled_descent.tables.columns.rules import Columns
-from tests.app.files.threads import in_threads
 
 
 def table(rows=80):
@@ -48,7 +47,7 @@ def test_a_table_on_disk_is_that_of_memory(suffix, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, tmp_path):
+def test_batches_give_one_matrix_and_all_notes(suffix, monkeypatch, tmp_path):
     monkeypatch.setattr(limits, "LARGE", 0)
     path, frame = tmp_path / f"a.{suffix}", table()
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
@@ -57,19 +56,12 @@ def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, t
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
     labelled = np.arange(80) % 5 > 0
 
-    def encoded(group):
-        reader = open_table(path, group)
-        return encode(reader, reader.first_pass(), learnt, labelled, ["customer_id"])
-
-    whole, parts = encoded(None), in_threads(3, encoded)
-    np.testing.assert_array_equal(np.vstack([part.X for part in parts]), whole.X)
-    assert min(len(part.X) for part in parts) > 10
-    assert "3 values are not numbers" in whole.notes[0]
-    assert "'gratis' (first in row 42)" in whole.notes[0]
-    for part in parts:
-        assert part.notes == whole.notes
-        codes = part.codes["customer_id"]
-        np.testing.assert_array_equal(codes, whole.codes["customer_id"])
+    reader = open_table(path)
+    found = encode(reader, reader.first_pass(), learnt, labelled, ["customer_id"])
+    assert found.X.shape == (64, len(learnt.names))
+    assert len(found.codes["customer_id"]) == 64
+    assert "3 values are not numbers" in found.notes[0]
+    assert "'gratis' (first in row 42)" in found.notes[0]
 
 
 def test_values_keep_their_codes_in_later_batches():

@@ -151,22 +151,3 @@ def test_text_that_is_not_utf_8_is_damage(tmp_path):
     path.write_bytes(content.replace(b"quite", b"\xff\xff\xff\xff\xff"))
     with pytest.raises(ValueError, match="damaged or not a parquet file"):
         read_table(path)
-
-
-def test_row_groups_outside_a_range_are_not_read(tmp_path, monkeypatch):
-    path = tmp_path / "a.parquet"
-    pd.DataFrame({"a": range(97)}).to_parquet(path, row_group_size=20)
-    file = ParquetFile(path, path.stat().st_size)
-    groups, reader = [], file._file
-
-    class Watched:
-        metadata = reader.metadata
-
-        def iter_batches(self, row_groups, **options):
-            groups.extend(row_groups)
-            return reader.iter_batches(row_groups=row_groups, **options)
-
-    monkeypatch.setattr(file, "_file", Watched())
-    values = [value for table in file.batches(25, 61) for value in table.column("a").to_pylist()]
-    assert values == list(range(25, 61))
-    assert groups == [1, 2, 3]

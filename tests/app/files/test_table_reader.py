@@ -7,7 +7,6 @@ import pytest
 from decoupled_descent.app.files import reservoir
 from decoupled_descent.app.files.opening import open_table
 from decoupled_descent.app.files.reading import read_table
-from tests.app.files.threads import in_threads
 
 ROWS = 97
 
@@ -140,60 +139,9 @@ def test_the_sample_is_spread_over_the_file(small_batches, monkeypatch, tmp_path
         np.testing.assert_array_equal(first.sample["a"], expected)
 
 
-def read_in_threads(path, size, names=("a", "town", "absent")):
-    """Return the rows and the first pass of each of several processes."""
-
-    def read(group):
-        reader = open_table(path, group)
-        first = reader.first_pass(names)
-        rows = pd.concat(reader.frames(first))
-        assert group.exchanges > 1
-        return rows, first
-
-    results = in_threads(size, read)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
-
-
-def assert_same_in_processes(path, size):
-    """Compare several processes with one; return the number of rows of each process."""
-    alone, expected = both_passes(path, ["a", "town", "absent"])
-    results = read_in_threads(path, size)
-    pd.testing.assert_frame_equal(
-        pd.concat([rows for rows, _ in results]), alone, check_index_type=False, check_dtype=False
-    )
-    for rows, first in results:
-        assert (first.n_rows, first.notes) == (expected.n_rows, expected.notes)
-        assert rows.index.tolist() == [k + 1 for k in range(first.n_rows)[first.row_range]]
-        pd.testing.assert_frame_equal(first.sample, expected.sample)
-        assert set(first.columns) == set(expected.columns)
-        for name, column in first.columns.items():
-            pd.testing.assert_series_equal(column, expected.columns[name])
-            assert first.as_written(name) == expected.as_written(name)
-    return [len(rows) for rows, _ in results]
-
-
-@pytest.mark.parametrize("suffix", WRITERS)
-@pytest.mark.parametrize("most", [20, 1000])
-def test_each_process_has_a_row_range(suffix, most, small_batches, monkeypatch, tmp_path):
-    monkeypatch.setattr(reservoir, "MOST_SAMPLED", most)
-    path = tmp_path / f"table.{suffix}"
-    WRITERS[suffix](table(), path)
-    assert assert_same_in_processes(path, 3) == [33, 32, 32]
-
-
-def test_categories_of_processes_are_those_of_the_table(small_batches, tmp_path):
-    kinds = pd.Categorical(["7"] * 45 + ["8"] * 45)
-    frame = pd.DataFrame({"a": range(90), "town": kinds})
-    frame.to_parquet(tmp_path / "a.parquet", row_group_size=15)
-    assert assert_same_in_processes(tmp_path / "a.parquet", 3) == [30] * 3
-
-
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_a_folder_is_the_table_of_its_files(suffix, small_batches, tmp_path):
-    """In one process, in three, and as a whole."""
+    """In pieces, and as a whole."""
     frame = table()
     WRITERS[suffix](frame, tmp_path / f"all.{suffix}")
     folder = tmp_path / "folder"
@@ -208,63 +156,4 @@ def test_a_folder_is_the_table_of_its_files(suffix, small_batches, tmp_path):
     pd.testing.assert_frame_equal(rows, whole, check_index_type=False, check_dtype=False)
     pd.testing.assert_series_equal(first.columns["town"], whole["town"], check_names=False)
     assert first.notes == whole.attrs["notes"]
-    assert assert_same_in_processes(folder, 3) == [33, 32, 32]
     pd.testing.assert_frame_equal(read_table(folder), whole)
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_processes_without_labels_get_other_rows(suffix, small_batches, tmp_path):
-    path = tmp_path / f"a.{suffix}"
-    WRITERS[suffix](table(), path)
-
-    def read(group):
-        reader = open_table(path, group)
-        first = reader.first_pass(["a"])
-        labelled = first.columns["a"].notna().to_numpy().copy()
-        assert reader.rebalance(first, labelled) is first
-        labelled[30:] = False
-        first = reader.rebalance(first, labelled)
-        rows = pd.concat(reader.frames(first)).index
-        labelled[2:] = False
-        with pytest.raises(ValueError, match="2 rows with a label are too few for 3 processes"):
-            reader.rebalance(first, labelled)
-        return rows.tolist()
-
-    rows = in_threads(3, read)
-    assert [len(part) for part in rows] == [11, 10, 9]  # row 4, of the first process, has no label
-    assert [k for part in rows for k in part] == list(range(1, 31))
-
-
-def test_fewer_rows_than_processes(small_batches, tmp_path):
-    table()[:2].to_csv(tmp_path / "a.csv", index=False)
-    table()[:2].to_parquet(tmp_path / "a.parquet")
-    for path in tmp_path.iterdir():
-
-        def read(group, path=path):
-            reader = open_table(path, group)
-            first = reader.first_pass(["a"])
-            return reader.rebalance(first, np.array([True, True]))
-
-        assert all("too few for 3 processes" in str(one) for one in in_threads(3, read))
-
-
-@pytest.mark.parametrize(("content", "message"), [
-    ("a,b\n" + "1,2\n" * 50 + "1,2,3\n" + "1,2\n", "line 52 has 3 fields"),
-    ("a,b\n" + "1,2\n" * 50 + "\0,2\n" * 2, "byte 204 is 0x00"),
-    ("a,b\n" + '1,"2"\n' * 50 + '1,"2\n' + "1,2\n" * 9, "line 52: is a quotation mark left open"),
-])  # fmt: skip
-def test_errors_are_the_same_in_all_processes(content, message, small_batches, tmp_path):
-    (tmp_path / "a.csv").write_text(content)
-
-    def read(group):
-        reader = open_table(tmp_path / "a.csv", group)
-        first = reader.first_pass()
-        return group.all_gather(lambda: len(list(reader.frames(first))))
-
-    errors = in_threads(2, read)
-    assert {type(one) for one in errors} == {ValueError}
-    assert len(set(map(str, errors))) == 1
-    with pytest.raises(ValueError, match=message):
-        raise errors[0]
-    with pytest.raises(ValueError, match=message):
-        both_passes(tmp_path / "a.csv")

@@ -14,9 +14,9 @@ from decoupled_descent.app.files.text_file import TextFile, has_spaces_at_quotes
 arrow = pytest.importorskip("pyarrow")
 
 
-def strings(path, *rows):
+def strings(path):
     """Return the rows of a file as lists of strings."""
-    tables = list(TextFile(path).batches(*rows))
+    tables = list(TextFile(path).batches())
     return [list(row) for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
 
 
@@ -38,7 +38,6 @@ def test_strings_are_those_of_the_standard_library(content, small_batches, tmp_p
     path = tmp_path / "a.csv"
     path.write_bytes(content)
     assert strings(path) == expected(content)
-    assert strings(path, 3, 8) == expected(content)[3:8]
 
 
 def test_random_tables_are_read_as_by_the_standard_library(small_batches, tmp_path):

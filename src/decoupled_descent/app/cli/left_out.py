@@ -96,16 +96,10 @@ class LeftOutTable:
 
 
 def as_csv(prepared: TrainingTable, estimator: Any, target: str) -> LeftOutTable:
-    """Return a table of all training rows, with those of other processes."""
+    """Return a table of all training rows."""
     hashes = fingerprints(prepared.X)
-    if prepared.rows is not None:
-        import torch
-
-        from decoupled_descent.rows.gathered import all_gather
-
-        hashes = all_gather(prepared.rows, torch.from_numpy(hashes.view(np.int64))).numpy()
     groups = None if prepared.groups is None else np.unique(prepared.groups, return_inverse=True)[1]
-    return LeftOutTable(prepared, estimator, target, hashes.view(np.uint64), groups)
+    return LeftOutTable(prepared, estimator, target, hashes, groups)
 
 
 def left_out_file(model: Path) -> Path:

@@ -144,7 +144,7 @@ def _row_predictions(prepared: TrainingTable, estimator: Any, target: str) -> Ro
     """The rows of the evaluation: all rows, or later ones, each predicted as if it were new."""
     evaluation, names = estimator.evaluation_, row_names(prepared)
     rows = np.arange(len(prepared.y))
-    if prepared.rows is None and estimator._kept is not None:
+    if estimator._kept is not None:
         rows = np.flatnonzero(estimator._kept)
     if estimator.time_estimate_ is not None:
         rows = estimator.time_estimate_.rows
@@ -166,7 +166,7 @@ def _analyses(
     prepared: TrainingTable, estimator: Any, rows: RowPredictions, seconds: float, fast: bool
 ) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
-    in_memory = prepared.sample is None and prepared.rows is None
+    in_memory = prepared.sample is None
     later, X = estimator.time_estimate_ is not None, prepared.X
     columns, wide = prepared.columns, len(prepared.columns.columns)
     makers: dict[str, Callable[[], Any]] = {

@@ -39,8 +39,8 @@ def written_to(folder: Path, interrupted: bool, missing: Sequence[str]) -> Itera
 
 
 @contextmanager
-def kept(out: Path, wanted: bool, part: str = "") -> Iterator[None]:
-    """Save every run of this block in the folder of the results, or in a part of it."""
+def kept(out: Path, wanted: bool) -> Iterator[None]:
+    """Save every run of this block in the folder of the results."""
     if not wanted:
         yield
         return
@@ -49,7 +49,7 @@ def kept(out: Path, wanted: bool, part: str = "") -> Iterator[None]:
     folder = out / FOLDER
     saved = f"the progress is saved in {folder}; the same command continues it"
     try:
-        with kept_in(folder / part):
+        with kept_in(folder):
             yield
     except (KeyboardInterrupt, SystemExit) as error:  # Ctrl-C before there is a model; SIGTERM
         if folder.exists() and isinstance(error, KeyboardInterrupt):

@@ -17,7 +17,6 @@ from decoupled_descent.app.files.encoding import encode
 from decoupled_descent.app.files.opening import LoadedTable, open_table
 from decoupled_descent.app.files.other_tasks import several_labels, time_to_event
 from decoupled_descent.app.files.positive import positive_class
-from decoupled_descent.app.files.process_group import ProcessGroup
 from decoupled_descent.app.files.repairs import (
     SkippedRow,
     drop_duplicates,
@@ -68,7 +67,6 @@ class TrainingTable(NamedTuple):
     repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
     frame: pd.DataFrame | None = None  # the identifier, if any; the index has the row numbers
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
-    rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
     skipped: tuple[SkippedRow, ...] = ()  # rows that were left out because of bad cells
     positive: str = ""  # the class to find, if there are two
@@ -77,15 +75,10 @@ class TrainingTable(NamedTuple):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
-        if self.rows is None:
-            given = {"X": self.X, "y": self.y, "groups": self.groups}
-            given |= {} if self.weights is None else {"sample_weight": self.weights}
-            return given | ({} if self.time is None else {"time": self.time[1]})
-        groups = None if self.groups is None else self.groups[self.rows.span]
-        weights = None if self.weights is None else self.weights[self.rows.span]
-        given = {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
-        return given | ({} if weights is None else {"sample_weight": weights})
+        """The arguments of ``fit``."""
+        given = {"X": self.X, "y": self.y, "groups": self.groups}
+        given |= {} if self.weights is None else {"sample_weight": self.weights}
+        return given | ({} if self.time is None else {"time": self.time[1]})
 
     @property
     def time_columns(self) -> dict[str, int]:
@@ -119,25 +112,21 @@ class Wishes(NamedTuple):
 
 
 def prepare(
-    path: Path, target: str, task: str | None, wishes: Wishes | None = None,
-    group: ProcessGroup | None = None,
-) -> TrainingTable:  # fmt: skip
+    path: Path, target: str, task: str | None, wishes: Wishes | None = None
+) -> TrainingTable:
     """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
     A large table is read in batches (:mod:`decoupled_descent.app.files.table_reader`). Its matrix
-    is then a memory map, and the rules for the columns are learnt from a sample of the rows. With
-    a ``group`` of processes, X has the rows of this process. All processes learn the same rules.
+    is then a memory map, and the rules for the columns are learnt from a sample of the rows.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     wishes = wishes or Wishes()
     ragged: list[int] | None = [] if wishes.skip_bad_rows else None
     try:
-        reader = open_table(path, group, sheet=wishes.sheet, ragged=ragged)
+        reader = open_table(path, sheet=wishes.sheet, ragged=ragged)
     except BadCellError as error:
         raise ValueError(f"{error}{_go_on(path, target)}") from error
-    if reader.in_memory and group is not None:
-        raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
         reader, skipped = _repaired(reader, target, wishes, ragged or [])
         prepared = _prepare(reader, target, task, wishes)
@@ -234,7 +223,6 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
     positive, cases = _positive(y, result, wishes.positive)
-    first = reader.rebalance(first, labelled)
     encoded = encode(reader, first, columns, labelled, columns.repeated)
     notes = [*_read(reader, first), *first.notes, *about, *cases, *encoded.notes]
     notes += [] if task else [_recognised(labels, result)]

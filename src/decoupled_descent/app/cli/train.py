@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import typer
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_folder
 from decoupled_descent.app.cli.importing import imports
-from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
+from decoupled_descent.app.cli.options import must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
 from decoupled_descent.checks import percent
@@ -42,8 +41,6 @@ def train(options: TrainOptions) -> None:
     arguments = options.for_estimator()
     must_exist(options.data)
     check_folder(options.out, options.data)
-    if options.distributed and options.data == STANDARD_INPUT:
-        raise ValueError("--distributed reads a file in every process; save standard input first")
     from decoupled_descent.app.cli.origin import command_of
     from decoupled_descent.app.files.standard_input import table_path
 
@@ -53,35 +50,21 @@ def train(options: TrainOptions) -> None:
 
 
 def _train(options: TrainOptions, arguments: dict[str, Any], command: str) -> None:
-    """Prepare the table, in this process or in several, and train."""
+    """Prepare the table, and train."""
     with imports():
         from decoupled_descent.app.cli.tables import prepare
 
-    wishes = options.wishes
-    if options.distributed:
-        from decoupled_descent.app.cli.distributed import joined, rows_of, this_process_group
-
-        processes = this_process_group()
-        with joined(options.resume):
-            with nothing_written():
-                prepared = prepare(options.data, options.target, options.task, wishes, processes)
-            prepared = prepared._replace(rows=rows_of(prepared))
-            arguments |= {"verbose": False} if processes.rank else {}
-            train_and_report(options, prepared, arguments, command, processes.rank)
-        return
     with nothing_written():  # before PyTorch, which takes seconds to import
-        prepared = prepare(options.data, options.target, options.task, wishes)
+        prepared = prepare(options.data, options.target, options.task, options.wishes)
     train_and_report(options, prepared, arguments, command)
 
 
 def train_and_report(
-    options: TrainOptions, prepared: TrainingTable, arguments: dict[str, Any], command: str,
-    rank: int = 0,
-) -> None:  # fmt: skip
+    options: TrainOptions, prepared: TrainingTable, arguments: dict[str, Any], command: str
+) -> None:
     """Train on a table that is prepared, write the results to a folder, and print them.
 
-    ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
-    only the first one, of rank 0, writes and prints.
+    ``arguments`` are those of the estimator, ``command`` is for the report.
     """
     with nothing_written(), imports():  # PyTorch takes seconds to import
         from decoupled_descent.app.cli import findings, folder, privacy, results
@@ -89,13 +72,12 @@ def train_and_report(
         from decoupled_descent.app.cli.output import console, echo_json
 
     data, target, out, resume = options.data, options.target, options.out, options.resume
-    replaced, first = check_folder(out, data), rank == 0
-    if first:
-        announce(prepared, arguments["features"])
-    with nothing_written(), stages(STAGES) if first else nullcontext(lambda _: None) as enter:
+    replaced = check_folder(out, data)
+    announce(prepared, arguments["features"])
+    with nothing_written(), stages(STAGES) as enter:
         enter(SEARCHING)
         start = time.monotonic()
-        with kept(out, resume, "" if prepared.rows is None else f"process {rank}"):
+        with kept(out, resume):
             estimator, warned = fit(prepared, arguments)
         seconds = time.monotonic() - start
         interrupted = findings.is_interrupted(estimator)
@@ -114,8 +96,6 @@ def train_and_report(
         report = results.report_data(
             data, target, out, prepared, estimator, warned, seconds, options.fast
         )
-        if not first:
-            return
         report = replace(report, origin=made_from)
         enter(WRITING)
     with nothing_written():
@@ -187,7 +167,7 @@ def announce(prepared: TrainingTable, features: str = "auto") -> None:
     outputs = len(set(prepared.y.tolist())) if classes else 1
     kernels, default = 0 if features == "linear" else KERNELS, features == "auto"
     widths, outputs = [d, *[landmarks_of(n)] * kernels], 1 if outputs == 2 else outputs
-    recipes = AUTO if default and prepared.rows is None else ()
+    recipes = AUTO if default else ()
     others = member_operations(recipes, TableSize(n, d, outputs, classes))
     seconds = expected_seconds(n, widths, outputs, len(MAPS) if default else 1, others)
     if seconds > LONG:

@@ -132,14 +132,6 @@ NoRows = Annotated[
         "report.",
     ),
 ]
-Distributed = Annotated[
-    bool,
-    typer.Option(
-        "--distributed",
-        help="Train in all processes that torchrun starts, each on its share of the rows: torchrun "
-        "--nproc-per-node 2 --no-python decoupled train …",
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +163,6 @@ class TrainOptions:
     fast: Fast = False
     no_rows: NoRows = False
     resume: Resume = False
-    distributed: Distributed = False
     as_json: common.Json = False
 
     @property
@@ -188,8 +179,6 @@ class TrainOptions:
 
     def for_estimator(self) -> dict[str, Any]:
         """Keyword arguments of an estimator, or ``ValueError`` for options that do not agree."""
-        if self.distributed and self.time is not None:
-            raise ValueError("--time needs all rows in one process; leave out --distributed")
         check_ratio(self.cost_ratio)
         check_seconds(self.time_limit)
         arguments: dict[str, Any] = {"ridge": check_ridge(self.ridge), "random_state": self.seed}

@@ -6,13 +6,12 @@ The rules for the columns were learnt from a sample of the table.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.files.process_group import ProcessGroup
 from decoupled_descent.app.files.table_reader import FirstPass, TableReader
 from decoupled_descent.files import unnamed_file
 from decoupled_descent.tables.columns.counting import CountingEncoder
@@ -35,7 +34,7 @@ def encode(
     labelled: NDArray[np.bool_],
     coded: Sequence[str] = (),
 ) -> EncodedTable:
-    """Turn the rows of this process into numbers: in memory, or of a large table on disk.
+    """Turn rows into numbers: in memory, or of a large table on disk.
 
     Args:
         reader: The table.
@@ -43,28 +42,11 @@ def encode(
         columns: The rules for the columns.
         labelled: Whether each row of the table has a label. Rows without one are left out.
         coded: Names of columns whose different values get the codes 0, 1, 2, …
-
-    Returns:
-        The rows of this process. The codes and the sentences are those of all rows of the table.
     """
     encoder = CountingEncoder(columns)
-    results: list[tuple[Floats, dict[str, NDArray[np.int64]]]] = []
-
-    def encoded() -> list[Any]:
-        codebooks: dict[str, dict[str, int]] = {name: {} for name in coded}
-        results.append(_encoded(reader, first, encoder, labelled, codebooks))
-        return [encoder.to_dict(), {name: list(codebooks[name]) for name in coded}]
-
-    gathered = reader.group.all_gather(encoded)
-    X, codes = results[0]
-    all_codes = {
-        name: _all_gather_codes(reader.group, codes[name], [texts[name] for _, texts in gathered])
-        for name in coded
-    }
-    total = CountingEncoder(columns)
-    for counts, _ in gathered:
-        total.add(counts)
-    return EncodedTable(X, all_codes, total.notes("the sample"))
+    codebooks: dict[str, dict[str, int]] = {name: {} for name in coded}
+    X, codes = _encoded(reader, first, encoder, labelled, codebooks)
+    return EncodedTable(X, codes, encoder.notes("the sample"))
 
 
 def _encoded(
@@ -85,23 +67,12 @@ def _encoded(
     if reader.in_memory:
         (X,) = blocks()
     else:
-        shape = int(labelled[first.row_range].sum()), len(encoder.columns.names)
+        shape = int(labelled.sum()), len(encoder.columns.names)
         with unnamed_file(8 * shape[0] * shape[1]) as file:
             file.writelines(np.ascontiguousarray(block).data for block in blocks())
             file.flush()
             X = np.memmap(file, dtype=np.float64, mode="r", shape=shape)
     return X, {name: np.concatenate(parts) for name, parts in codes.items()}
-
-
-def _all_gather_codes(
-    group: ProcessGroup, codes: NDArray[np.int64], texts: list[list[str]]
-) -> NDArray[np.int64]:
-    """Return the codes of all rows; ``texts`` has the values of each process by code."""
-    codebook: dict[str, int] = {}
-    tables = [[codebook.setdefault(text, len(codebook)) for text in part] for part in texts]
-    local: NDArray[np.int64] = np.array([*tables[group.rank], -1], dtype=np.int64)[codes]
-    gathered = group.all_gather_results(local.tobytes)
-    return np.concatenate([np.frombuffer(one, np.int64) for one in gathered])
 
 
 def codes_of(column: pd.Series, codebook: dict[str, int]) -> NDArray[np.int64]:

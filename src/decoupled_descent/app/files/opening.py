@@ -11,7 +11,6 @@ import pandas as pd
 from decoupled_descent.app.files import limits
 from decoupled_descent.app.files.packing import is_large, kind_of_file
 from decoupled_descent.app.files.parquet import ParquetFile
-from decoupled_descent.app.files.process_group import ProcessGroup
 from decoupled_descent.app.files.reading import (
     TEXTS,
     as_written,
@@ -42,9 +41,7 @@ class LoadedTable(TableReader):
     def __init__(
         self, frame: pd.DataFrame, size: int, as_written: Callable[[str], list[str] | None]
     ) -> None:
-        self.group, self.size, self._frame, self._as_written = (
-            ProcessGroup(), size, frame, as_written,
-        )  # fmt: skip
+        self.size, self._frame, self._as_written = size, frame, as_written
 
     def with_frame(self, frame: pd.DataFrame) -> LoadedTable:
         """The same table with other content."""
@@ -54,7 +51,7 @@ class LoadedTable(TableReader):
         """Return the table itself."""
         frame, n = self._frame, len(self._frame)
         columns = {name: frame[name] for name in names if name in frame.columns}
-        return FirstPass(n, slice(0, n), frame, columns, self._as_written, frame.attrs["notes"])
+        return FirstPass(n, frame, columns, self._as_written, frame.attrs["notes"])
 
     def frames(self, first: FirstPass) -> Iterator[pd.DataFrame]:
         """Yield the table."""
@@ -63,7 +60,6 @@ class LoadedTable(TableReader):
 
 def open_table(
     path: Path,
-    group: ProcessGroup | None = None,
     usual: str = "",
     sheet: str | None = None,
     ragged: list[int] | None = None,
@@ -72,11 +68,10 @@ def open_table(
 
     Tables of at most ``LARGE`` bytes, text files with one column, and files that are neither text
     nor parquet are read as a whole. The files of a folder must all be text or all be parquet, and
-    have the same columns. Several processes read tables of any size in batches.
+    have the same columns.
 
     Args:
         path: The file or folder.
-        group: The processes that read the table, if there are several.
         usual: The decimal mark of a text file that does not show it.
         sheet: The sheet of a spreadsheet; the first one with values by default.
         ragged: A list that gets the numbers of lines with too few or too many fields, which are
@@ -84,28 +79,21 @@ def open_table(
 
     Raises ``ValueError`` or ``OSError`` that names the file.
     """
-    most = limits.LARGE if group is None else 0
-    group, files = group or ProcessGroup(), list[TableFile]()
-
-    def fingerprints() -> list[str]:
-        check_no_address(path)
-        files.extend(_files(path, usual, most) if sheet is None else [])
-        return [file.fingerprint for file in files]
-
-    group.check_same_files(group.all_gather(fingerprints))
+    check_no_address(path)
+    files = _files(path, usual, limits.LARGE) if sheet is None else []
     if not files:
         table = partial(as_written, path, sheet=sheet, ragged=ragged is not None)
         frame = read_table(path, usual, sheet, ragged)
         return LoadedTable(frame, path.stat().st_size, table)
-    if sum(file.size for file in files) > most:
-        return BatchReader(files, group)
+    if sum(file.size for file in files) > limits.LARGE:
+        return BatchReader(files)
     with naming(path):
         return load(files)
 
 
 def load(files: Sequence[TableFile]) -> LoadedTable:
     """Load the rows of several files."""
-    reader = BatchReader(files, ProcessGroup(), most_sampled=2**62)
+    reader = BatchReader(files, most_sampled=2**62)
     frame = reader.first_pass().sample
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return LoadedTable(frame, reader.size, lambda name: reader.first_pass([name]).as_written(name))

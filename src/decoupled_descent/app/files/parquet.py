@@ -45,7 +45,6 @@ class ParquetFile:
         n_rows: The number of rows.
         names: The names of the columns that are read, without spaces around them.
         notes: An empty list: there is nothing to tell the user about the format.
-        fingerprint: Names, types and numbers of rows, as text.
 
     Args:
         source: The path, or a stream of bytes.
@@ -70,8 +69,6 @@ class ParquetFile:
         except Exception as error:  # the type depends on where the damage is
             raise ValueError(NO_PARQUET.format(error)) from error
         self.path, self.n_rows, self._most = source, about.num_rows, most_bytes(packed)
-        self._ends = np.cumsum([about.row_group(k).num_rows for k in range(about.num_row_groups)])
-        self.fingerprint = f"{packed} {schema.to_string()} {self._ends.tolist()}"
         nested = [pyarrow.types.is_nested(field.type) for field in schema]
         self._nested = [
             field.name for field, is_nested in zip(schema, nested, strict=True) if is_nested
@@ -92,26 +89,17 @@ class ParquetFile:
         except Exception as error:
             raise _damaged(error) from error
 
-    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        """Yield the rows from ``start`` to before ``stop``, counted from 0, as tables of Arrow.
-
-        Only row groups with such rows are read, and only one is in memory at a time.
-        """
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows as tables of Arrow. One row group is in memory at a time."""
         import pyarrow
 
-        stop = self.n_rows if stop is None else stop
         rows = max(1, round(self.n_rows * limits.BATCH_BYTES / max(1, self.size)))
         try:
-            for group, end in enumerate(self._ends.tolist()):
-                first = end - self._file.metadata.row_group(group).num_rows
-                if first >= stop or end <= start:
-                    continue
+            for group in range(self._file.metadata.num_row_groups):
                 options = {"row_groups": [group], "batch_size": rows, **self._read}
                 for batch in self._file.iter_batches(**options):
-                    chosen = batch[max(0, start - first) : max(0, stop - first)]
-                    first += len(batch)
-                    if len(chosen):
-                        yield self._decoded(pyarrow.Table.from_batches([chosen]))
+                    if len(batch):
+                        yield self._decoded(pyarrow.Table.from_batches([batch]))
         except Exception as error:
             raise _damaged(error) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,11 @@ class ReservoirSample:
 
     Each row draws a random key, and the sample has the rows with the lowest keys. The key depends
     on the seed and on the row's number only. So the sample does not depend on how the rows are
-    divided into batches, and samples of several row ranges can be merged.
+    divided into batches.
 
     Args:
         most: The largest number of rows in the sample.
         seed: The seed of the keys.
-        start: The number of rows of the table before the first one that is added.
 
     Example:
         >>> import pyarrow as pa
@@ -40,10 +38,9 @@ class ReservoirSample:
         (5, 2)
     """
 
-    def __init__(self, most: int, seed: int = 0, start: int = 0) -> None:
-        self.most, self.count = most, start
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self.most, self.count = most, 0
         bits = np.random.PCG64(seed)
-        bits.advance(start)
         self._generator, self._largest_key, self._stored = np.random.Generator(bits), 1.0, 0
         self._tables: list[Any] = []  # rows, with their keys and numbers in the last two columns
 
@@ -60,9 +57,9 @@ class ReservoirSample:
         self.count += len(table)
         self._stored += len(rows)
         if self._stored > 1.25 * self.most:
-            self.keyed_rows()
+            self._keyed_rows()
 
-    def keyed_rows(self) -> Any:
+    def _keyed_rows(self) -> Any:
         """Return the sample as a table of Arrow, with keys and row numbers in the last columns."""
         import pyarrow
 
@@ -74,12 +71,8 @@ class ReservoirSample:
         self._tables, self._stored = [table], len(table)
         return table
 
-    def merge(self, samples: Iterable[Any]) -> None:
-        """Replace the sample by that of row ranges, in order, as of :meth:`keyed_rows`."""
-        self._tables = list(samples)
-
     def rows(self) -> tuple[NDArray[np.int64], Any]:
         """Return the numbers of the sampled rows, from 1, in order, and the rows themselves."""
-        table = self.keyed_rows()
+        table = self._keyed_rows()
         numbers = table.column(table.num_columns - 1).to_numpy()
         return numbers, table.select(range(table.num_columns - 2))

@@ -20,7 +20,6 @@ Four promises need more than pyarrow's parser:
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import re
@@ -71,7 +70,6 @@ class TextFile:
         n_rows: The number of rows, or None before they are counted.
         names: The names of the columns, without spaces around them.
         notes: Sentences for the user about the format.
-        fingerprint: A text that depends on the content.
 
     Args:
         path: The file.
@@ -86,7 +84,6 @@ class TextFile:
         if kind_of_file(path).packing:
             self.size = sum(map(len, blocks_of(path, in_memory=False)))
         head = io.BufferedReader(ByteStream(self._blocks())).read(HEAD)
-        self.fingerprint = f"{self.size} {hashlib.sha256(head).hexdigest()}"
         self.format = recognise(head, lambda encoding: decodes(self._blocks(), encoding), usual)
         self.n_rows: int | None = None
         self.names, self.notes = [name.strip() for name in self.format.names], self.format.notes
@@ -108,17 +105,13 @@ class TextFile:
         """The table without rows."""
         return _strings([[] for _ in self.names])
 
-    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        """Yield the rows from ``start`` to before ``stop``, counted from 0, as tables of Arrow."""
-        position = -1  # of the line of names
+    def batches(self) -> Iterator[Any]:
+        """Yield the rows as tables of Arrow."""
+        skipped = 1  # the line of names
         for table in self._records() if self._has_spaces_at_quotes else self._parsed():
-            first, position = position, position + len(table)
-            begin = max(0, start - first)
-            end = len(table) if stop is None else min(len(table), stop - first)
-            if end > begin:
-                yield table.slice(begin, end - begin)
-            if stop is not None and position >= stop:
-                return
+            if len(table) > skipped:
+                yield table.slice(skipped)
+            skipped = max(0, skipped - len(table))
 
     def _parsed(self) -> Iterator[Any]:
         """Parse the file with pyarrow; names are the first row."""
