@@ -5,7 +5,7 @@
 A file *decides* if the set of its lines that run depends on the data: the same call is made with
 six tables of the same shape and with the same options (a signal, none, an interaction, long tails,
 copies of rows, whole numbers). A file *branches* if a function of it ran that has an ``if`` or a
-``while`` which is more than a check. ``docs/developing.md`` has the numbers.
+``while`` which is more than a check.
 """
 
 from __future__ import annotations
