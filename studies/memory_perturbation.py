@@ -1,16 +1,12 @@
 """What several formulas say of each row's left-out loss along one network's run, and who is right.
 
-``python studies/memory_perturbation.py`` prints the table of docs/theory/memory_perturbation.md and
-draws its figure. The run is one of damped Gauss-Newton steps. Literal leave-one-out makes it again
+``python studies/memory_perturbation.py`` prints the table of docs/theory/newton.md, with more steps
+and ten folds. The run is one of damped Gauss-Newton steps. Literal leave-one-out makes it again
 from the same start without each row.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib.pyplot as plt
-import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, hessian, jacrev, vmap
@@ -18,7 +14,6 @@ from torch.func import functional_call, hessian, jacrev, vmap
 import decoupled_descent as dd
 
 N, D, WIDTH, STEPS, RIDGES = 100, 10, 8, 60, (10.0, 1.0, 0.05)
-FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "memory_perturbation.png"
 NAMES = ("path", "ten folds", "memory perturbation", "infinitesimal jackknife", "one Newton step")
 
 
@@ -137,29 +132,5 @@ def table(results):
             print(f"| {ridge:g} | {step} | " + " | ".join([*means, *cells]) + " |")
 
 
-def draw(results):
-    """Mean left-out losses along the run."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-    styles = {
-        "literal": ("black", "-"), "test": ("#D55E00", "-"), "fitted": ("0.6", ":"),
-        "path": ("#0072B2", "-"), "ten folds": ("#009E73", "-"),
-        "memory perturbation": ("#CC79A7", "--"), "infinitesimal jackknife": ("#E69F00", "--"),
-        "one Newton step": ("#56B4E9", "--"),
-    }  # fmt: skip
-    for axis, (ridge, found) in zip(axes, results.items(), strict=True):
-        for name, (colour, style) in styles.items():
-            values = found[name] if name == "test" else found[name].mean(1)
-            label = "literal leave-one-out" if name == "literal" else name
-            width = 2 if name == "literal" else 1.4
-            axis.plot(values, color=colour, ls=style, label=label, lw=width)
-        top = 1.15 * float(np.nanmax(found["literal"].mean(1)))
-        axis.set(title=f"ridge {ridge:g}", xlabel="step", ylim=(0, max(1.0, top)))
-    axes[0].set_ylabel("mean log loss")
-    axes[0].legend(frameon=False, fontsize=8, loc="lower right")
-    figure.savefig(FIGURE, dpi=110)
-
-
 if __name__ == "__main__":
-    results = {ridge: measure(ridge, 0) for ridge in RIDGES}
-    table(results)
-    draw(results)
+    table({ridge: measure(ridge, 0) for ridge in RIDGES})

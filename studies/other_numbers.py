@@ -1,4 +1,4 @@
-"""The numbers of docs/theory/other-numbers.md: what others published, and what the library finds.
+"""The numbers of docs/results/theory.md: what others published, and what the library finds.
 
 ``PYTHONPATH=. python studies/other_numbers.py`` prints them; the problems are those of
 ``tests/published``, at full size.
