@@ -28,7 +28,7 @@ KEPT = 2**21
 #: The largest number of turns that are kept.
 TURNS = 64
 #: About how many entries of its Jacobian are computed for a row, and the smallest number of rows in
-#: the mean of a component. docs/results/theory.md has the noise that this adds to train errors.
+#: the mean of a component.
 ENTRIES, ROWS = 36, 50
 
 
