@@ -16,6 +16,12 @@ def limits(check):
     return ", ".join(listed)
 
 
+def number(check):
+    """What the number is, or what it means where that says more than a definition of one word."""
+    defined = check.definition if " " in check.definition else check.meaning
+    return re.sub(r"{\w+}", "…", defined)
+
+
 def table():
     """An HTML table: the question of each check, its number, its limits."""
     from decoupled_descent.evaluation.checks.catalogue import CHECKS
@@ -26,13 +32,13 @@ def table():
     cells = [
         (
             f"<b>{html.escape(check.name)}</b><br>{html.escape(check.question)}",
-            html.escape(re.sub(r"{\w+}", "…", check.definition)),
+            html.escape(number(check)),
             limits(check),
         )
         for check in checks.values()
     ]
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
-    head = "".join(f"<th>{title}</th>" for title in ("check", "the number", "limits"))
+    head = "".join(f"<th><p>{title}</p></th>" for title in ("check", "what the number is", "limits"))
     return (
         f'<div class="table-wrapper"><table class="docutils"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
