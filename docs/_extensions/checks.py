@@ -19,7 +19,7 @@ def limits(check):
 def number(check):
     """What the number is, or what it means where that says more than a definition of one word."""
     defined = check.definition if " " in check.definition else check.meaning
-    return re.sub(r"{\w+}", "…", defined)
+    return re.sub(r"{\w+}", "…", defined.replace("{share}", "Some"))
 
 
 def table():
