@@ -38,7 +38,9 @@ def table():
         for check in checks.values()
     ]
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in cells)
-    head = "".join(f"<th><p>{title}</p></th>" for title in ("check", "what the number is", "limits"))
+    head = "".join(
+        f"<th><p>{title}</p></th>" for title in ("check", "what the number is", "limits")
+    )
     return (
         f'<div class="table-wrapper"><table class="docutils"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
