@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.tree import DecisionTreeRegressor, ExtraTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 from decoupled_descent.tables.members import growing
 from decoupled_descent.tables.members.bags import draw_bags
@@ -15,13 +15,14 @@ from decoupled_descent.tables.prediction.predictor import scaled_columns
 from tests.tables.members.problems import rows, table
 
 FOREST, EXTRA = FORESTS
+EACH = growing.EACH
 
 
 def literal(given, make, seed, fresh):
     """Predictions of single trees of scikit-learn for training rows and new rows, and the bags."""
     low, high = given.X.min(0), given.X.max(0)
     X, new = (scaled_columns(each, low, high) for each in (given.X, fresh))
-    bags = draw_bags(given, growing.TREES, seed)
+    bags = draw_bags(given, 200, seed)
     seeds = np.random.default_rng([seed, 1]).integers(0, 2**31 - 1, len(bags))
     weights = 1.0 if given.weights is None else given.weights.numpy()
     y = given.y.numpy() if given.classes is None else given.classes.numpy()
@@ -46,12 +47,21 @@ def test_classes(weighted):
     assert fit.predictions.shape == (80, 3)
 
 
+def test_leaves_of_probabilities_have_several_rows():
+    given, kind = table("logistic"), {"max_features": 2 / 3, "min_samples_leaf": 5}
+    fit = grow_forest(given, FOREST, seed=5)
+    trained, new, bags = literal(
+        given, lambda s: DecisionTreeClassifier(**kind, random_state=s), 5, rows(9, seed=7)
+    )
+    check(fit, trained, new, bags, rows(9, seed=7))
+
+
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_numbers(outputs):
     given = table("squared", outputs=outputs)
     fit = grow_forest(given, FOREST, seed=6)
     trained, new, bags = literal(
-        given, lambda s: DecisionTreeRegressor(max_features=1 / 3, random_state=s), 6, rows(9)
+        given, lambda s: DecisionTreeRegressor(max_features=2 / 3, random_state=s), 6, rows(9)
     )
     check(fit, trained, new, bags, rows(9))
 
@@ -69,7 +79,7 @@ def check(fit, trained, new, bags, fresh):
 
 
 def test_rows_that_every_tree_saw_get_the_usual_prediction(monkeypatch):
-    monkeypatch.setattr(growing, "TREES", 2)
+    monkeypatch.setattr(growing, "trees_of", lambda n: 2)
     given = table("squared")
     fit = grow_forest(given, FOREST, seed=0)
     seen = ~fit.model.unseen.any(1)
@@ -143,10 +153,9 @@ def first(forest, count):
 
 @pytest.mark.parametrize("forest", FORESTS)
 def test_operations_grow_with_rows_columns_and_levels(forest):
-    empty = forest.operations(TableSize(1, 0, 1, has_classes=True))
     small, wide, long = (
-        forest.operations(TableSize(*size, 1, has_classes=True)) - empty
+        forest.operations(TableSize(*size, 1, has_classes=True)) - growing.trees_of(size[0]) * EACH
         for size in ((1000, 30), (1000, 60), (10**6, 30))
     )
     assert wide == pytest.approx(2 * small, rel=1e-3)
-    assert long == pytest.approx(2000 * small, rel=1e-2)  # twice as many levels
+    assert long == pytest.approx(1000 * small, rel=1e-2)  # twice the levels, half of the trees
