@@ -9,12 +9,16 @@ records in ``members.jsonl`` are of the version that ranked maps by squared erro
     python studies/members.py table members.jsonl --data FOLDER
     python studies/members.py wide [--data FOLDER]
     python studies/members.py constant --data FOLDER
+    python studies/members.py rules
 
 ``wide`` samples tables with many more columns than rows: 15 columns matter, or all, or one of each
 of 15 blocks of 20 correlated columns. With a folder it adds real ones (two splits). L1 and ridge
 have ten folds. The summary below each table has the ratio of the error to that of the better of L1
 and ridge, chosen afterwards. ``constant`` compares the default with one without the constant
-member, on tables of at most 150 rows and on the first fold of the public sets.
+member, on tables of at most 150 rows and on the first fold of the public sets. ``rules`` draws
+tables of 700 to 1,100 rows and 5 to 8 classes, which follow rules of a few of 8 to 30 mixed columns
+with exceptions, and compares the default with one whose random forest has single rows as leaves and
+a third of the columns.
 
 ``run`` leaves out what the file has already. Times are CPU seconds on one thread.
 """
@@ -42,6 +46,8 @@ import decoupled_descent as dd
 from decoupled_descent.tables.columns.rules import Columns
 from decoupled_descent.tables.features.candidates import AUTO
 from decoupled_descent.tables.members.catalogue import AUTO as AUTO_MEMBERS
+from decoupled_descent.tables.members.catalogue import RECIPES
+from decoupled_descent.tables.members.growing import FORESTS
 from decoupled_descent.tables.members.interface import TableSize
 
 #: The features of before: those without levels.
@@ -201,6 +207,55 @@ def constant(data):
     _summary("constant", pairs)
 
 
+def rule_table(seed):
+    """A drawn table: the chances of the classes are those of a leaf of a random tree."""
+    rng = np.random.default_rng(1000 + seed)
+    n, count, d = (int(rng.integers(*one)) for one in ((700, 1101), (5, 9), (8, 31)))
+    total, columns = n + 3000, {}
+    for j in range(d):
+        kind, levels = rng.choice(["number", "whole", "text"], p=[0.4, 0.35, 0.25]), j % 5 + 2
+        drawn = rng.normal(size=total) if kind == "number" else rng.integers(0, levels, total)
+        columns[f"c{j}"] = np.char.add("v", drawn.astype(str)) if kind == "text" else drawn
+    matter, base = (
+        rng.choice(d, int(rng.integers(4, 8)), replace=False),
+        rng.dirichlet([3.0] * count),
+    )
+    chances, spread = np.empty((total, count)), rng.choice([0.15, 0.3, 0.6])
+
+    def grow(rows, depth):
+        if depth == 0 or len(rows) < total / 50:
+            chances[rows] = rng.dirichlet(spread * count * base + 1e-3)
+            return
+        codes = np.unique(columns[f"c{rng.choice(matter)}"], return_inverse=True)[1][rows]
+        left = codes <= np.quantile(codes, rng.uniform(0.25, 0.75))
+        grow(rows[left], depth - 1)
+        grow(rows[~left], depth - 1)
+
+    grow(np.arange(total), int(rng.integers(3, 6)))
+    y = (chances.cumsum(1) < rng.random((total, 1))).sum(1).clip(0, count - 1)
+    X = pd.DataFrame(columns)
+    return X.iloc[:n], y[:n], X.iloc[n:].reset_index(drop=True), y[n:], "classification"
+
+
+def rules(seeds=range(6)):
+    """Print log losses and mean precisions with forests as they were and as they are."""
+    print("| table, rows | single rows | default | precision |\n|---|---|---|---|")
+    forest = FORESTS[0]._replace(columns=1 / 3, leaf=1)
+    pairs = []
+    for seed in seeds:
+        rows = rule_table(seed)
+        pairs.append([])
+        for one in (forest, FORESTS[0]):
+            RECIPES["random forest"] = one
+            pairs[-1].append(measure(rows, {"members": ["random forest", "extra trees"]}))
+        one, two = pairs[-1]
+        print(
+            f"| {seed}, {len(rows[1])} | {one['test']:.4f} | {two['test']:.4f} | "
+            f"{one['precision']:.3f} → {two['precision']:.3f} |", flush=True,
+        )  # fmt: skip
+    _summary("rules", pairs)
+
+
 def average_precision(y, chances):
     """Of the second of two classes; of several, the mean weighted by their sizes."""
     if chances.shape[1] == 2:
@@ -298,7 +353,7 @@ def _public(public, scores):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=("run", "table", "wide", "constant"))
+    parser.add_argument("action", choices=("run", "table", "wide", "constant", "rules"))
     parser.add_argument("path", nargs="?", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--data", type=Path)
@@ -307,6 +362,9 @@ if __name__ == "__main__":
     if given.action == "wide":
         warnings.simplefilter("ignore")
         wide(given.data)
+    elif given.action == "rules":
+        warnings.simplefilter("ignore")
+        rules()
     elif given.action == "constant":
         warnings.simplefilter("ignore")
         constant(given.data)
