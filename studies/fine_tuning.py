@@ -7,7 +7,7 @@ A convolutional network, a perceptron and a transformer are trained on 2,000 ima
 to 4. A new last layer, adapters, or the last block and the last layer are trained to distinguish
 two others. ``split`` is AdamW with a fifth of the rows to stop by, on outputs of the frozen layers
 that are computed once; its time is the unit of cost. ``memory perturbation`` is the formula of
-docs/theory/memory_perturbation.md at the parameters of the path. z is the estimate minus the test
+docs/theory/newton.md at the parameters of the path. z is the estimate minus the test
 error in standard errors of both.
 """
 
