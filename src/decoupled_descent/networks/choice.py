@@ -88,7 +88,7 @@ def choose(
         reason = str(error).partition(":")[0]
         return Choice(None, f"Chosen: stacked folds, because {reason}.")
     count = network.outputs(network.start, rows.X[:2]).shape[1]
-    followed = int(rows.groups.max()) + 1
+    followed = algorithm.number(int(rows.groups.max()) + 1)
     sizes = f"{rows.n} rows and {network.size} parameters"
     memory = algorithm.memory_for(rows.n * count, followed, network)
     if memory > MOST_MEMORY:

@@ -120,7 +120,7 @@ class Examples:
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
         classes = self.classes(outputs) if stratified else None
-        return FollowedGroups(chosen, rows, own[rows], own >= 0, outputs, classes)
+        return FollowedGroups(chosen, rows, own[rows], outputs, classes)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,6 @@ class FollowedGroups:
         chosen: Their numbers, shape (m,).
         rows: Their rows, shape (r,).
         group: For each of these rows its group, 0 … m − 1.
-        kept: Whether a row is one of these, shape (n,).
         outputs: K.
         classes: The class of each row of X if classes keep their shares, shape (n,), else None.
     """
@@ -139,7 +138,6 @@ class FollowedGroups:
     chosen: Tensor
     rows: Tensor
     group: Tensor
-    kept: Tensor
     outputs: int
     classes: Tensor | None = None
 
@@ -171,12 +169,9 @@ class FollowedGroups:
         factor = torch.where(rest > 0, total / rest.clamp_min(1e-30), 1.0)
         return weights * factor[:, self.classes]
 
-    def members(self, all_rows: bool, some: Tensor | None = None) -> Members:
-        """The outputs of the rows of each group, or some groups, as rows of a matrix.
-
-        The matrix has K rows for every row of X (``all_rows``), or for those that are followed.
-        """
-        place = self.rows if all_rows else torch.arange(len(self.rows)).to(self.rows)
+    def members(self, some: Tensor | None = None) -> Members:
+        """The outputs of the rows of each group, or some groups, as rows of a matrix of all."""
+        place = self.rows
         order = self.group.argsort(stable=True)
         sizes = torch.bincount(self.group, minlength=self.count)
         starts = sizes.cumsum(0) - sizes

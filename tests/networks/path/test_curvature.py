@@ -19,15 +19,18 @@ def test_solutions_equal_those_of_dense_matrices(size, outputs, groups):
     data = Examples(torch.zeros(8, 1).double(), torch.zeros(8), groups=groups)
     followed = data.followed(torch.tensor([1, 2, 4]), outputs)
     dual = size >= 8 * outputs
-    parts = assemble(iter([B[:3], B[3:]]), dual, followed.kept)
+    parts = assemble(iter([B[:3], B[3:]]), dual)
     A = torch.einsum("nkp,nkq->pq", B, B) + 0.3 * torch.eye(size).double()
     curvature = parts.with_damping(0.3)
     vectors = torch.randn(3, size, generator=draw).double()
     close(curvature.solve(vectors[0]), torch.linalg.solve(A, vectors[0]))
-    found = curvature.solve_without(vectors, followed.members(dual))
+    found = curvature.solve_without(vectors, followed.members())
+    leverages, there = curvature.leverages(followed.members()), followed.members().there
     for k, group in enumerate((1, 2, 4)):
         own = B[data.groups == group].flatten(0, 1)
+        block = leverages[k][there[k]][:, there[k]]
+        close(block, own @ torch.linalg.solve(A, own.T))
         close(found[k], torch.linalg.solve(A - own.T @ own, vectors[k]))
     some = torch.tensor([2])
-    close(curvature.solve_without(vectors[some], followed.members(dual, some)), found[some])
+    close(curvature.solve_without(vectors[some], followed.members(some)), found[some])
     assert parts.scale == pytest.approx(float(B.square().sum()))

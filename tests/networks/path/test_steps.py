@@ -89,15 +89,6 @@ def test_order_of_rows_does_not_matter():
     close(other[5], one[5][order], 1e-8)
 
 
-def test_only_some_rows_followed_are_the_same_as_when_all_are():
-    X, y = rows(30, 3)
-    model, given = tanh_network(3, 4), {"loss": "logistic"}
-    _, everything = recorded(X, y, model, dd.DecoupledGaussNewton(), 5, **given)
-    run, some = recorded(X, y, model, dd.DecoupledGaussNewton(followed=11), 5, **given)
-    assert len(run.followed) == 11
-    close(some[4], everything[4][run.followed], 1e-8)
-
-
 @pytest.mark.parametrize("loss", ["logistic", "cross_entropy"])
 def test_linear_model_converges_to_the_minima_without_each_row(loss):
     count = LOSSES[loss]

@@ -11,11 +11,12 @@ from torch import Tensor
 from decoupled_descent.checks import is_finite_number, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.networks.agreement import Nearest, copies, rise
+from decoupled_descent.networks.agreement import copies, rise
 from decoupled_descent.networks.examples import Examples, FollowedGroups
 from decoupled_descent.networks.modules import fresh_starts
 from decoupled_descent.networks.path import steps
 from decoupled_descent.networks.path.derivatives import CHUNK, Network
+from decoupled_descent.networks.path.other_rows import completed, usual_number
 from decoupled_descent.networks.path.pair_variance import left_out_factor, pair_variance
 from decoupled_descent.networks.path.problem import PathProblem
 from decoupled_descent.networks.path.training import fit_network
@@ -67,7 +68,9 @@ class DecoupledGaussNewton(Algorithm):
             along each step.
         starts: The model is the mean of the outputs of this many runs from different starts; so are
             the left-out outputs. The first start is the module as it is.
-        followed: Leave out this many rows (or groups) only, drawn at random; by default all.
+        followed: Follow the runs without this many rows (or groups), drawn at random; by default
+            about 5√n of n. The left-out outputs of the others are predicted from these, and the
+            standard error contains what that misses.
         stratified: Whether classes keep their shares when a row is left out: the other rows of its
             class weigh more by as much. Otherwise the class is rarer without the row, so that the
             row is predicted wrong where there is no signal, which spoils accuracies and ranks.
@@ -128,7 +131,8 @@ class DecoupledGaussNewton(Algorithm):
         """
         network: Network = objective
         count = network.outputs(network.start, rows.X[:2]).shape[1]
-        followed = rows.follow(count, self.followed, seed, self.stratified)
+        groups = int(rows.groups.max()) + 1
+        followed = rows.follow(count, self.number(groups), seed, self.stratified)
         self._check_memory(rows.n * count, followed.count, network)
         betas = fresh_starts(network, self.starts, seed) if theta is None else list(theta)
         problem = self._problem(network, rows, followed)
@@ -148,22 +152,21 @@ class DecoupledGaussNewton(Algorithm):
         with network.differentiable():
             made = [steps.step(problem, each) for each in state.paths]
         seen = [each for _, each in made]
-        outputs = torch.stack([each.outputs for each in seen]).mean(0)
-        labels = rows.y[followed.rows]
-        row_losses = network.losses(outputs, labels)
-        losses = followed.averaged(rows, row_losses)
+        left_out, fitted, moved, effects = (
+            torch.stack([getattr(each, name) for each in seen]).mean(0)
+            for name in ("outputs", "fitted_outputs", "moved", "effects")
+        )
+        outputs, missed = completed(network, rows, followed, left_out, fitted, effects)
+        row_losses, own = network.losses(outputs, rows.y), followed.rows
+        losses = rows.follow(count).averaged(rows, row_losses)
         drift = sum(each.drift for each in seen) / len(seen)
-        fitted = torch.stack([each.fitted_outputs for each in seen]).mean(0)
-        moved = seen[0].moved
-        if len(seen) > 1:
-            moved = torch.stack([each.moved for each in seen]).mean(0)
-        slopes = network.slopes(outputs, labels)
-        factor = left_out_factor(slopes, network.slopes(fitted, labels))
+        slopes = network.slopes(outputs, rows.y)
+        factor = left_out_factor(slopes, network.slopes(fitted, rows.y))
         effects = torch.einsum("krc,rc->rk", moved, slopes)
-        pairs = pair_variance(followed.summed(rows, effects), factor)
-        info = Info(losses, outputs, None, pairs=pairs)
+        pairs = pair_variance(followed.summed(rows, effects[own]), factor)
+        info = Info(losses, outputs, None, pairs=pairs + missed)
         lost = torch.stack([each.lost for each in seen]).any(0)
-        gap = (row_losses - network.losses(fitted, labels)).abs() * lost[followed.group]
+        gap = (row_losses - network.losses(fitted, rows.y)).abs()[own] * lost[followed.group]
         error = (abs(drift) + float(gap.mean())) / max(info.train_error_stderr, 1e-300)
         failed = state.failed or not error <= FAILED or float(lost.double().mean()) > MANY
         paths = tuple(each for each, _ in made)
@@ -201,11 +204,15 @@ class DecoupledGaussNewton(Algorithm):
         """None but that rows are independent."""
         return frozenset()
 
+    def number(self, groups: int) -> int:
+        """How many of so many groups are followed."""
+        return usual_number(groups) if self.followed is None else min(groups, self.followed)
+
     def memory_for(self, rows: int, groups: int, network: Network) -> float:
         """Gigabytes for so many outputs of rows, and groups that are followed."""
         size, width = network.size, network.start.element_size()
         system = min(rows, size)
-        numbers = (rows if size >= rows else groups) * size + 6 * self.starts * groups * size
+        numbers = rows * size + 6 * self.starts * groups * size
         numbers += (3 + self.starts) * groups * rows  # outputs of all rows in all runs
         return (width * (numbers + CHUNK) + 24 * system**2) / 1e9
 
@@ -223,13 +230,8 @@ class DecoupledGaussNewton(Algorithm):
 def _resemblance(
     rows: Examples, followed: FollowedGroups, slopes: Tensor, effects: Tensor, factor: float
 ) -> dict[str, float]:
-    """Copies of rows, and the effect of nearest rows, where both rows are followed."""
-    place = torch.full((rows.n,), -1, device=followed.rows.device)
-    place[followed.rows] = torch.arange(len(followed.rows), device=place.device)
-    row, copy, further = (each[followed.rows] for each in rows.nearest)
-    near, further = place[row], place[further]
-    result = copies(slopes, Nearest(near.clamp_min(0), copy & (near >= 0), further))
-    near, further = (
-        torch.where(each >= 0, followed.group[each.clamp_min(0)], -1) for each in (near, further)
-    )
-    return {**result, "rise": rise(effects, near, further, factor)}
+    """Copies of rows, and the effect of nearest rows, where these are followed."""
+    number = torch.full((int(rows.groups.max()) + 1,), -1, device=rows.groups.device)
+    number[followed.chosen] = torch.arange(followed.count, device=number.device)
+    near, further = (number[rows.groups[each]] for each in (rows.nearest.row, rows.nearest.next))
+    return {**copies(slopes, rows.nearest), "rise": rise(effects, near, further, factor)}

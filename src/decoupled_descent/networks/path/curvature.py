@@ -37,6 +37,10 @@ class FactoredMatrix(ABC):
         .. math:: A_{-i}^{-1} = A^{-1} + A^{-1} B_i^\top (I - B_i A^{-1} B_i^\top)^{-1} B_i A^{-1}
         """
 
+    @abstractmethod
+    def leverages(self, members: Members) -> Tensor:
+        """B_i A⁻¹ B_iᵀ of each group, in float64, shape (m, r, r)."""
+
 
 class Dual(FactoredMatrix):
     """By the nK × nK matrix S, which is factorised in float64."""
@@ -58,11 +62,17 @@ class Dual(FactoredMatrix):
         weights = self.inverse @ products
         index, there = members
         own = weights.T.gather(1, index) * there
-        blocks = self.inverse[index.unsqueeze(2), index.unsqueeze(1)]
+        blocks = _pairs(self.inverse, index)
         factor = torch.linalg.solve(_filled(blocks, there), own.unsqueeze(2)).squeeze(2)
         scale = 1 / self.nu
         weights = weights.T - self._struck(index, factor * there)
         return vectors.addmm(weights.to(vectors), self.rows, beta=scale, alpha=-scale)
+
+    def leverages(self, members: Members) -> Tensor:
+        """I − ν (S⁻¹)_ii; zero where a block only fills up."""
+        index, there = members
+        blocks = torch.eye(index.shape[1]).to(self.inverse) - self.nu * _pairs(self.inverse, index)
+        return blocks * (there.unsqueeze(2) & there.unsqueeze(1))
 
     def _struck(self, index: Tensor, factor: Tensor) -> Tensor:
         """S⁻¹ times a vector for each group that is zero but at its own rows, shape (m, nK)."""
@@ -73,7 +83,7 @@ class Dual(FactoredMatrix):
 
 
 class Primal(FactoredMatrix):
-    """By A itself, in float64; B is kept for the groups that are left out only."""
+    """By A itself, in float64."""
 
     def __init__(self, matrix: Tensor, rows: Tensor, nu: float) -> None:
         system = matrix.clone()
@@ -100,6 +110,12 @@ class Primal(FactoredMatrix):
         ]
         return torch.cat(parts)
 
+    def leverages(self, members: Members) -> Tensor:
+        """B_i A⁻¹ B_iᵀ, from A⁻¹ Bᵀ of all rows."""
+        spread, (index, there) = self._solve(self.rows), members
+        own = self.rows[index].double() * there.unsqueeze(2)
+        return own @ (spread[index] * there.unsqueeze(2)).mT
+
     def _without(self, vectors: Tensor, members: Members) -> Tensor:
         index, there = members
         own = self.rows[index].double() * there.unsqueeze(2)  # B_i, shape (b, r, P)
@@ -112,6 +128,11 @@ class Primal(FactoredMatrix):
         return result.to(vectors)
 
 
+def _pairs(matrix: Tensor, index: Tensor) -> Tensor:
+    """The block of each group, shape (m, r, r)."""
+    return matrix[index.unsqueeze(2), index.unsqueeze(1)]
+
+
 def _filled(blocks: Tensor, there: Tensor) -> Tensor:
     """Put the identity where a block only fills up."""
     pairs = there.unsqueeze(2) & there.unsqueeze(1)
@@ -122,7 +143,7 @@ def _filled(blocks: Tensor, there: Tensor) -> Tensor:
 class Parts(NamedTuple):
     """What is needed to factorise A for any ν."""
 
-    rows: Tensor  # B, or in the primal its rows of groups that are left out
+    rows: Tensor  # B
     products: Tensor  # BBᵀ or BᵀB, in float64
     dual: bool
     scale: float  # the sum of squares of B
@@ -135,23 +156,8 @@ class Parts(NamedTuple):
         return (self.rows, self.products) if self.dual else (self.products, self.rows)
 
 
-def assemble(blocks: Iterator[Tensor], dual: bool, kept: Tensor) -> Parts:
-    """Make the products of B, whose rows come in blocks of shape (b, K, P).
-
-    ``kept`` says which rows of X, shape (n,), may be left out.
-    """
-    rows, first = [], 0
-    products: Tensor | None = None
-    for block in blocks:
-        flat = block.flatten(0, 1)
-        if dual:
-            rows.append(flat)
-        else:
-            own = (flat.T @ flat).double()
-            products = own if products is None else products.add_(own)
-            rows.append(block[kept[first : first + len(block)]].flatten(0, 1))
-        first += len(block)
-    stacked = torch.cat(rows)
-    products = (stacked @ stacked.T).double() if dual else products
-    assert products is not None
-    return Parts(stacked, products, dual, float(products.diagonal().sum()))
+def assemble(blocks: Iterator[Tensor], dual: bool) -> Parts:
+    """Make the products of B, whose rows come in blocks of shape (b, K, P)."""
+    rows = torch.cat([block.flatten(0, 1) for block in blocks])
+    products = (rows @ rows.T if dual else rows.T @ rows).double()
+    return Parts(rows, products, dual, float(products.diagonal().sum()))

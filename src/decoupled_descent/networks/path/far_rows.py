@@ -41,7 +41,6 @@ class Followers(NamedTuple):
 
     problem: PathProblem
     curvature: FactoredMatrix  # A at β
-    dual: bool
     nu: float
     p: Tensor  # the step of the run with all rows, shape (P,)
     betas: Tensor  # β_i, shape (m, P)
@@ -50,7 +49,7 @@ class Followers(NamedTuple):
 
     def solve(self, residual: Tensor, some: Tensor) -> Tensor:
         """A₋ᵢ⁻¹ v_i for some groups."""
-        members = self.problem.followed.members(self.dual, some)
+        members = self.problem.followed.members(some)
         return self.curvature.solve_without(residual, members)
 
     def residual(self, change: Tensor, some: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class PathRun(NetworkRun, Run):
         return super().notes | found | {"linearisation": math.inf if failed else wrong}
 
     def row_losses(self, outputs: Tensor) -> Tensor:
-        """The losses of outputs of the rows that are followed."""
+        """The losses of outputs of the rows."""
         assert self.labels is not None
         shaped = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
         return _network(self.bound).losses(shaped, self.labels.y)
@@ -71,7 +71,7 @@ class PathRun(NetworkRun, Run):
 
     @property
     def followed(self) -> Tensor:
-        """The rows, or groups, behind ``best_losses`` and ``best_outputs``, shape (m,)."""
+        """The rows, or groups, without which a run was followed, shape (m,)."""
         return self.state.followed  # type: ignore[no-any-return]
 
     def to_module(self, *, best: bool = True) -> nn.Module:

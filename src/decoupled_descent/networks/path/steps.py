@@ -38,6 +38,7 @@ from torch import Tensor
 from decoupled_descent.networks.path.curvature import FactoredMatrix, Parts, assemble
 from decoupled_descent.networks.path.far_rows import Followers, checked, correct, mean_effect
 from decoupled_descent.networks.path.losses import Expansion
+from decoupled_descent.networks.path.other_rows import own_effects
 from decoupled_descent.networks.path.problem import PathProblem
 
 #: μ at the start, in units of the mean ‖C_jᵀ J_j‖², and the least that it may become. From small
@@ -66,6 +67,7 @@ class Trajectory(NamedTuple):
     differences: Tensor  # Δ, shape (m, P)
     damping: float  # μ, in units of the mean ‖C_jᵀ J_j‖²
     errors: Tensor  # by how much Δ is wrong for the few groups that are checked, shape (c, P)
+    effects: Tensor  # sums of past effects of rows on themselves, see ``other_rows``, (2, n, K)
 
 
 class Report(NamedTuple):
@@ -78,8 +80,9 @@ class Report(NamedTuple):
     drift: float  # how much too high the mean loss is, as the next refinements have it
     contraction: float  # the size of the next refinement, as a share of this one
     change: float  # the largest change of any β, as a share of its length
-    fitted_outputs: Tensor  # o(x_i; β) of the rows that are followed, shape (r, K)
-    moved: Tensor  # o(x_i; β_k) − o(x_i; β) for all groups k, shape (m, r, K)
+    fitted_outputs: Tensor  # o(x_i; β) of all rows, shape (n, K)
+    moved: Tensor  # o(x_i; β_k) − o(x_i; β) for all groups k, shape (m, n, K)
+    effects: Tensor  # sums of effects of rows on themselves, see ``other_rows``, shape (3, n, K)
     lost: Tensor  # whether a run fits the rows that it has worse than β does, shape (m,)
 
 
@@ -87,7 +90,8 @@ def start(problem: PathProblem, beta: Tensor) -> Trajectory:
     """All runs are the same: no row has been seen."""
     differences = beta.new_zeros(problem.followed.count, len(beta))
     damping = DAMPING if problem.damping is None else problem.damping
-    return Trajectory(beta, differences, damping, differences[checked(problem)])
+    effects = beta.new_zeros(2, problem.rows.n, problem.followed.outputs)
+    return Trajectory(beta, differences, damping, differences[checked(problem)], effects)
 
 
 def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
@@ -100,7 +104,7 @@ def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
     betas = path.beta + path.differences
     refined = at.expansion.exact  # else A'₋ᵢ is not its second derivative
     residual, outputs = problem.residual(betas, move.nu, move.p if refined else None)
-    change = move.curvature.solve_without(residual, followed.members(at.parts.dual))
+    change = move.curvature.solve_without(residual, followed.members())
     if not refined:
         change.sub_(move.p)
     values = problem.values(outputs, betas)
@@ -108,34 +112,48 @@ def step(problem: PathProblem, path: Trajectory) -> tuple[Trajectory, Report]:
     contraction, drift, errors = 0.0, 0.0, path.errors
     if refined:
         drift = mean_effect(problem, betas[checked(problem)], errors)
-        shared = (move.curvature, at.parts.dual, move.nu, move.p)
+        shared = (move.curvature, move.nu, move.p)
         runs = Followers(problem, *shared, betas, change, values)
         contraction, errors = correct(runs, path.differences, errors, lost)
     damping = move.following
     if problem.damping is None and contraction > CONTRACTION:
         damping = max(damping, 2 * move.damping)
+    sums, effects = _effects(problem, path, at, move)
     following = Trajectory(
-        path.beta - rate * move.p,
-        path.differences.sub(change, alpha=rate),
-        damping,
-        errors,
+        path.beta - rate * move.p, path.differences.sub(change, alpha=rate), damping, errors, sums
     )
     largest = max(float(move.p.norm()), float(change.norm(dim=1).max()))
     length = max(float(path.beta.norm()), 1e-30)
     numbers = (at.fitted, move.damping, move.nonlinearity, drift, contraction, largest / length)
     left_out = outputs[followed.group, followed.rows]
-    fitted = at.outputs[followed.rows]
-    return following, Report(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
+    moved = outputs - at.outputs
+    return following, Report(left_out, *numbers, at.outputs, moved, effects, lost)
+
+
+def _effects(problem: PathProblem, path: Trajectory, at: _At, move: _Move) -> tuple[Tensor, Tensor]:
+    """The sums of effects of rows on themselves after this step, and what predicts by them now."""
+    rows = problem.rows
+    if problem.followed.count == int(rows.groups.max()) + 1:
+        return path.effects, path.effects
+    slopes, roots = at.expansion.slopes, at.expansion.roots
+    along = problem.network.direction(path.beta, rows.X, move.p)
+    curved = torch.einsum("jab,jcb,jc->ja", roots, roots, along)
+    right = rows.weights[:, None] * torch.stack([slopes - curved, slopes])
+    everyone = rows.follow(problem.followed.outputs)
+    weighted = roots * rows.weights.sqrt()[:, None, None]
+    now, ending = own_effects(weighted, right, move.curvature, everyone)
+    fading = torch.tensor([1.0, 1 - problem.rate]).to(now)[:, None, None]
+    return fading * path.effects + now, torch.cat([path.effects, ending.unsqueeze(0)])
 
 
 def _unknown(problem: PathProblem, path: Trajectory, at: _At) -> Report:
     """The report where the loss or its derivatives are not finite: from here there is no step."""
     followed, nan = problem.followed, math.nan
     own = at.outputs[followed.rows]
-    moved = own.new_full((followed.count, *own.shape), nan)
+    moved = own.new_full((followed.count, *at.outputs.shape), nan)
     lost = torch.ones(followed.count, dtype=torch.bool)
     numbers = (nan, path.damping, nan, nan, nan, nan)
-    return Report(torch.full_like(own, nan), *numbers, own, moved, lost)
+    return Report(torch.full_like(own, nan), *numbers, at.outputs, moved, path.effects, lost)
 
 
 class _At(NamedTuple):
@@ -171,7 +189,7 @@ def _expand(problem: PathProblem, beta: Tensor) -> _At:
         for span, jacobian in network.jacobians(beta, rows.X, outputs.shape[1])
     )
     dual = network.size >= outputs.numel()
-    parts = assemble(blocks, dual, problem.followed.kept)
+    parts = assemble(blocks, dual)
     gradient = network.gradient(beta, rows.X, rows.y, rows.weights) + problem.ridge * beta
     fitted = float(rows.weights @ expansion.losses)
     value = fitted + 0.5 * problem.ridge * float(beta @ beta)

@@ -92,7 +92,7 @@ def fit_network(
     asked = {"model": module, "loss": network.loss}
     title = f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
     train(trainee, rows, steps, held_out, asked, options, title)
-    run: PathRun = PathRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[assignment]
+    run: PathRun = PathRun.of(trainee, _labels(rows, loss))  # type: ignore[assignment]
     return replace(run, start=_start(network, rows, options.independent_start))
 
 
@@ -133,12 +133,11 @@ def described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
     return model.source, model.loss
 
 
-def _labels(rows: Examples, trainee: NetworkTrainee, loss: Any) -> Labels:
-    """The labels of the rows that are followed."""
-    some = rows.followed(trainee.last.state.followed, trainee.last.info.preactivations.shape[1])
+def _labels(rows: Examples, loss: Any) -> Labels:
+    """The labels of the rows."""
     scale = OutputScale.of(loss, rows.y)
-    weights = rows.weights[some.rows] if rows.weighted else None
-    return Labels(rows.y[some.rows], scale, weights, some.group if rows.grouped else None)
+    groups = rows.groups if rows.grouped else None
+    return Labels(rows.y, scale, rows.weights if rows.weighted else None, groups)
 
 
 def _start(network: Network, rows: Examples, independent: bool) -> Start:
