@@ -1,14 +1,15 @@
 r"""Which way to leave rows out of a network: along the path where that is affordable, else folds.
 
-A step of the path leave-one-out with n rows, all followed, K outputs, P trainable parameters, a
-forward pass of F operations and A activations per row takes about
+A step of the path leave-one-out with n rows of which m are followed, K outputs, P trainable
+parameters, a forward pass of F operations and A activations per row takes about
 
-.. math:: n^2 (5 F + 100 A) + 3 n K F + \text{equations}
+.. math:: 1.7 m n (5 F + 100 A) + 3 n K F + \text{equations} + 10^9
 
-operations, where the equations are those of a system of nK or of P unknowns, whichever is less. An
-epoch of stacked folds takes about 130 n F, and as long as 6 · 10⁷ operations for each batch. On
-eight perceptrons and convolutional networks, forecasts of a step were 0.4 to 1.4 times the measured
-time, and those of an epoch 0.9 to 1.2 times; for a block of attention 1.0 and 0.6 times.
+operations, where the equations are those of a system of nK or of P unknowns, whichever is less, and
+1.7 is for refinements. An epoch of stacked folds takes about 130 n F, and for each batch and tensor
+of parameters as long as 1.5 · 10⁷ operations. Of three perceptrons with 400 rows, a convolutional
+network and a block of attention, forecasts of a step were 0.8 to 1.9 times the measured time, and
+those of an epoch 0.7 to 1.2 times.
 
 The decision compares operations, so that it is the same everywhere, also when a run is continued.
 The times that are stated follow from the measured speed of a product of matrices.
@@ -39,11 +40,12 @@ EPOCHS, BATCHES, SMALLEST, LARGEST = 100, 32, 16, 256
 #: every row is predicted by a model of all other rows, and its network is as good as that of folds.
 MORE, MOST_MEMORY = 5, 4.0
 #: Operations of a forward and a reverse pass with a direction, in units of a forward pass; those of
-#: each activation, which costs memory traffic; and how much longer both take by ``torch.func``.
-PASSES, TRAFFIC, UNUSUAL = 5, 100, 6
+#: each activation, which costs memory traffic; how much longer both take by ``torch.func``; how
+#: often they are made for refinements; and what takes as long as Python's part of a step.
+PASSES, TRAFFIC, UNUSUAL, REFINED, STEP = 5, 100, 6, 1.7, 1e9
 #: Copies of stacked folds, their operations in units of a forward pass, and those that take as long
-#: as the smallest batch.
-COPIES, FOLD_PASSES, BATCH = 11, 12, 6e7
+#: as the smallest batch, for each tensor of parameters.
+COPIES, FOLD_PASSES, BATCH = 11, 12, 1.5e7
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def choose(
 def work_of_epoch(network: Network, rows: Examples) -> float:
     """Operations that take as long as an epoch of stacked folds."""
     products = COPIES * FOLD_PASSES * rows.n * operations(network, rows)
-    return products + -(-rows.n // batch_size(rows.n)) * BATCH
+    return products + -(-rows.n // batch_size(rows.n)) * BATCH * len(network.names)
 
 
 def batch_size(n: int) -> int:
@@ -129,11 +131,12 @@ def work_of_step(network: Network, rows: Examples, followed: int, count: int) ->
     """Operations of one step of the path leave-one-out."""
     n, size, system = rows.n, network.size, rows.n * count
     forward = operations(network, rows)
-    passes = followed * n * _product(network, forward) + 3 * system * forward
+    passes = REFINED * followed * n * _product(network, forward) + 3 * system * forward + STEP
     if size >= system:
         equations = 2 * system**2 * size + 2 * system**3
-        return passes + equations + followed * (4 * system * size + 8 * system**2)
-    return passes + 2 * system * size**2 + size**3 + followed * 4 * size**2 * (1 + count)
+        return passes + equations + REFINED * followed * (4 * system * size + 8 * system**2)
+    equations = 4 * system * size**2 + size**3
+    return passes + equations + REFINED * followed * 4 * size**2 * (1 + count)
 
 
 def operations(network: Network, rows: Examples) -> float:

@@ -157,7 +157,8 @@ class ReLU(Activation):
 
     def value(self, own: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:
         """max(x, 0), and 1 where x is positive."""
-        return x.relu(), (x > 0).to(x)
+        result = x.relu()
+        return result, result.sign()
 
 
 class GELU(Activation):
