@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from sklearn import metrics
@@ -33,6 +35,9 @@ def test_the_note_says_how_much_too_high(run):
     assert run.sample_size_bias == pytest.approx(gap / 9)
     assert "The copies see 80 % of the rows." in run.note
     assert f"{run.sample_size_bias:.2g} higher" in run.note
+    assert run.evaluation.pairs == run.sample_size_bias**2 > 0
+    alone = replace(run.evaluation, pairs=0.0).stderr
+    assert run.stderr == pytest.approx((alone**2 + run.sample_size_bias**2) ** 0.5)
 
 
 def test_metrics_are_those_of_the_outputs(run):

@@ -254,11 +254,12 @@ OF_EVALUATIONS = (
         advice="allow more refits, or refits='auto'",
     ),
     Check(
-        name="fewer rows in folds", measure=_in_stderrs("sample_size_bias"), caution=1,
+        name="fewer rows in folds", measure=_in_stderrs("sample_size_bias"), caution=0.7,
         question="Do the models of the folds see about as many rows as the final model?",
         meaning="The models of the folds see fewer rows, so the error is expected to be {value} "
         "too high.",
-        definition="the expected excess of the error, in standard errors",
+        definition="the expected excess of the error, in standard errors, in which it is included; "
+        "at 0.7 it is as large as the sampling error",
         advice="use more folds",
     ),
     Check(

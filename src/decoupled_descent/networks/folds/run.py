@@ -130,8 +130,9 @@ class CrossFitRun(NetworkRun):
             outputs, y = outputs.mT.flatten(0, 1), y.flatten()
         # the models of rows in other folds are others
         return Labels(y, self.scale, weights, groups).evaluation(
-            outputs, losses, how="folds", models=np.asarray(models), notes=self.notes
-        )
+            outputs, losses, how="folds", models=np.asarray(models), notes=self.notes,
+            pairs=self.sample_size_bias**2,
+        )  # fmt: skip
 
     @property
     def notes(self) -> dict[str, float]:
@@ -148,7 +149,8 @@ class CrossFitRun(NetworkRun):
     def sample_size_bias(self) -> float:
         """By how much :attr:`error` is expected to be too high, for copies see fewer rows.
 
-        It is not subtracted: an error that is a little too high is the safe side.
+        It is not subtracted, as it is a rule of thumb, but it is in :attr:`stderr`: its square is
+        added to the variance.
         """
         best = self.record.epochs[self.best_step]
         return expected_bias(best.error, best.fitted_error, size_ratio(self.record.assignment))
@@ -162,7 +164,7 @@ class CrossFitRun(NetworkRun):
             size += (
                 f" Their error is expected to be {self.sample_size_bias:.2g} higher than that of "
                 "the model of all rows, which is "
-                f"{self.sample_size_bias / self.stderr:.1g} standard errors."
+                f"{self.sample_size_bias / self.stderr:.1g} standard errors, which contain it."
             )
         return " ".join(filter(None, [self.choice, size, *self.evaluation.reasons]))
 
