@@ -39,6 +39,8 @@ EPOCHS, BATCHES, SMALLEST, LARGEST = 100, 32, 16, 256
 #: The path is taken where it takes at most so many times as long as folds, and so many gigabytes:
 #: every row is predicted by a model of all other rows, and its network is as good as that of folds.
 MORE, MOST_MEMORY = 5, 4.0
+#: Or so few operations, which are a second or two.
+QUICK = 5e10
 #: Operations of a forward and a reverse pass with a direction, in units of a forward pass; those of
 #: each activation, which costs memory traffic; how much longer both take by ``torch.func``; how
 #: often they are made for refinements; and what takes as long as Python's part of a step.
@@ -103,7 +105,7 @@ def choose(
     folds = (steps or EPOCHS) * work_of_epoch(network, rows)
     speed = product_speed()
     path_time, fold_time = duration(path / speed), duration(folds / speed)
-    if path > MORE * folds:
+    if path > max(QUICK, MORE * folds):
         return Choice(
             None,
             f"Chosen: stacked folds. For {sizes} they take about {fold_time} on this machine, and "

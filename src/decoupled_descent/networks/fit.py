@@ -17,7 +17,7 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.networks.choice import EPOCHS, STEPS, Choice, batch_size, choose
 from decoupled_descent.networks.folds.cross_fit import CrossFit
 from decoupled_descent.networks.folds.run import CrossFitRun
-from decoupled_descent.networks.given import labels_for, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.given import given_rows, labels_for, unwrapped_module
 from decoupled_descent.networks.path.run import PathRun
 from decoupled_descent.networks.path.training import as_examples, described
 from decoupled_descent.networks.patience import Patience
@@ -64,7 +64,8 @@ def fit(
         X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Arrays
             on disk and other sources are read block by block, see :class:`Rows`. Or :class:`Rows`,
             which keep results such as the Gram matrix for the next run. For a whole module, rows of
-            any shape and scale that it takes.
+            any shape and scale that it takes, a tuple or a dictionary of several inputs, or a
+            ``Dataset`` or ``DataLoader`` with labels.
         y: Labels, n rows; None with :class:`Rows`.
         objective: A whole module, with ``loss``. Or Ψ, a head and a loss. The module is not
             changed: a copy is trained.
@@ -142,8 +143,8 @@ def fit(
     if theta is not None:
         raise ValueError("theta has no effect on a whole module, which starts as it is")
     model, loss = described(objective, loss)
-    X, y = rows_and_labels(X, y)
-    model, y = unwrapped_module(model), labels_for(loss, y)
+    X, y, model = given_rows(X, y, unwrapped_module(model))
+    y = labels_for(loss, y)
     if steps is not None:
         whole_number("steps", steps)
     choice = choose(X, y, model, loss, weights, groups, steps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+from decoupled_descent.networks.several_inputs import SeveralInputs, input_columns
 from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.loop import as_pair
 
@@ -19,41 +22,74 @@ OF_NUMBERS = (
     *(nn.BCEWithLogitsLoss, nn.BCELoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss),
     nn.SoftMarginLoss,
 )
+#: Those of them whose labels are between 0 and 1.
+OF_SHARES = (nn.BCEWithLogitsLoss, nn.BCELoss)
 #: Criteria that take classes as labels.
 OF_CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss)
 
 
 def unwrapped_module(model: Any) -> Any:
-    """The module within those that other parts of PyTorch put around it."""
+    """The module within those that other parts of PyTorch put around it, checked."""
     model = getattr(model, "_orig_mod", model)  # as it was before torch.compile
-    return model.module if isinstance(model, DataParallel | DistributedDataParallel) else model
+    model = model.module if isinstance(model, DataParallel | DistributedDataParallel) else model
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model={model!r} must be a torch.nn.Module")
+    if any(map(nn.parameter.is_lazy, [*model.parameters(), *model.buffers()])):
+        raise ValueError(
+            f"model {type(model).__name__} has parameters whose shape is not determined yet; call "
+            "it once with a few rows, model(X[:2]), before training"
+        )
+    try:
+        copy.deepcopy(model)
+    except RuntimeError as error:
+        raise ValueError(
+            f"model {type(model).__name__} cannot be copied, as with torch.nn.utils.weight_norm; "
+            "use torch.nn.utils.parametrizations.weight_norm"
+        ) from error
+    return model
 
 
-def rows_and_labels(X: Any, y: Any) -> tuple[Any, Any]:
-    """Rows and labels from a data set or a loader; others as they are.
+def given_rows(X: Any, y: Any, model: nn.Module) -> tuple[Any, Any, nn.Module]:
+    """Rows, labels and the module that takes these rows: several inputs are columns of one tensor.
 
     Example:
         >>> data = torch.utils.data.TensorDataset(torch.zeros(3, 2), torch.arange(3))
-        >>> rows_and_labels(DataLoader(data, batch_size=2), None)[1]
+        >>> given_rows(DataLoader(data, batch_size=2), None, nn.Linear(2, 1))[1]
         tensor([0, 1, 2])
     """
-    if isinstance(X, Mapping | tuple):
-        raise ValueError(
-            f"X is a {type(X).__name__} of several inputs; pass one tensor, and a module that "
-            "takes it apart, such as one of columns of all inputs beside each other"
-        )
-    if not isinstance(X, DataLoader | Dataset):
-        return X, y
-    if y is not None:
-        raise ValueError(f"y must be None where X is a {type(X).__name__}, which has the labels")
-    data = X.dataset if isinstance(X, DataLoader) else X
-    collate = X.collate_fn if isinstance(X, DataLoader) else None
+    if isinstance(X, DataLoader | Dataset):
+        if y is not None:
+            raise ValueError(
+                f"y must be None where X is a {type(X).__name__}, which has the labels"
+            )
+        X, y = _of_data(X, model)
+    if isinstance(X, Mapping | tuple) and not isinstance(model, SeveralInputs):
+        model = SeveralInputs(model, X)
+    return input_columns(model, X) if isinstance(X, Mapping | tuple) else X, y, model
+
+
+def _of_data(data: Any, model: nn.Module) -> tuple[Any, Any]:
+    """All inputs and labels of a data set or a loader."""
+    name, collate = type(data).__name__, getattr(data, "collate_fn", None)
+    data = data.dataset if isinstance(data, DataLoader) else data
     batches = list(DataLoader(data, 1024, collate_fn=collate))
     if any(not isinstance(batch, tuple | list) or len(batch) < 2 for batch in batches):
-        raise ValueError(
-            f"X is a {type(X).__name__} whose entries are not (row, label, …); pass two tensors"
-        )
-    return torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
+        raise ValueError(f"X is a {name} whose entries are not (row, label, …); pass two tensors")
+    inputs = len(batches[0]) - 1
+    needed = inspect.signature(model.forward).parameters.values()
+    if inputs > 1 and sum(each.default is each.empty for each in needed) == inputs:
+        batches = [(tuple(batch[:-1]), batch[-1]) for batch in batches]
+    return _joined([batch[0] for batch in batches]), _joined([batch[1] for batch in batches])
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Batches one after the other: tensors, or several of them."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {name: _joined([part[name] for part in parts]) for name in first}
+    if isinstance(first, tuple | list):
+        return tuple(_joined(list(each)) for each in zip(*parts, strict=True))
+    return torch.cat(parts)
 
 
 def one_per_row(name: str, values: Any) -> Tensor:
@@ -64,9 +100,11 @@ def one_per_row(name: str, values: Any) -> Tensor:
     return result
 
 
-def new_rows(test: Any) -> tuple[Tensor, Tensor]:
+def new_rows(test: Any, model: nn.Module) -> tuple[Tensor, Tensor]:
     """The rows and labels of a test set, checked."""
-    X, y = (one_per_row(f"test[{k}]", each) for k, each in enumerate(as_pair(test)))
+    given, labels = as_pair(test)
+    pair = input_columns(model, given), labels
+    X, y = (one_per_row(f"test[{k}]", each) for k, each in enumerate(pair))
     if len(X) != len(y):
         raise ValueError(f"test has {len(X)} rows but {len(y)} labels; give as many of both")
     return X, y
@@ -85,10 +123,17 @@ def labels_for(loss: Any, y: Any) -> Any:
             raise ValueError(
                 "y has text; pass numbers: names, y = numpy.unique(y, return_inverse=True)"
             )
-        y = torch.as_tensor(y)
+        y = torch.from_numpy(np.array(y))  # a copy: arrays may be read-only
+    if isinstance(loss, OF_NUMBERS + OF_CLASSES) and y.ndim == 2 and y.shape[1] == 1:
+        y = y.squeeze(1)
     if isinstance(loss, OF_NUMBERS):
-        y = y if y.is_floating_point() else y.to(torch.get_default_dtype())
-        return y.squeeze(1) if y.ndim == 2 and y.shape[1] == 1 else y
+        wrong = isinstance(loss, OF_SHARES) and bool(((y < 0) | (y > 1)).any())
+        if wrong:
+            raise ValueError(
+                f"y has labels from {float(y.min()):g} to {float(y.max()):g}, but "
+                f"{type(loss).__name__} takes 0 and 1; pass y == y.max() for two classes"
+            )
+        return y if y.is_floating_point() else y.to(torch.get_default_dtype())
     if isinstance(loss, OF_CLASSES) and y.ndim == 1 and y.is_floating_point():
         return y.long() if bool((y == y.round()).all()) else y
     return y

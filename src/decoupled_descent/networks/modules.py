@@ -42,13 +42,6 @@ def as_loss(loss: Any) -> Loss:
 
 def as_network(model: Any, loss: Any, rows: Examples) -> Network:
     """Check that a module treats rows one by one and fits the labels, and make it a network."""
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model={model!r} must be a torch.nn.Module")
-    if any(map(nn.parameter.is_lazy, [*model.parameters(), *model.buffers()])):
-        raise ValueError(
-            f"model {type(model).__name__} has parameters whose shape is not determined yet; call "
-            "it once with a few rows, model(X[:2]), before training"
-        )
     if not any(each.requires_grad for each in model.parameters()):
         raise ValueError(
             f"model {type(model).__name__} has no parameter with requires_grad=True; there is "
@@ -70,7 +63,7 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
         try:
             with ignoring(UserWarning):  # about layers that are not stacked fast
                 network.measure(rows.X[probe])
-        except NotImplementedError as error:
+        except (NotImplementedError, RuntimeError) as error:  # it has outputs, but no derivatives
             name = type(network.module).__name__
             raise PathError(
                 f"model {name} has a layer without forward-mode derivatives: use CrossFit"
@@ -174,6 +167,6 @@ class MeanOutput(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(modules)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *x: Any, **named: Any) -> Tensor:
         """Average the outputs."""
-        return torch.stack([part(x) for part in self.members]).mean(0)
+        return torch.stack([part(*x, **named) for part in self.members]).mean(0)

@@ -106,7 +106,7 @@ class RowLosses:
             outputs = like_labels(outputs, y)
             try:
                 value: Any = self.criterion(outputs, y)
-            except (RuntimeError, IndexError) as error:
+            except (RuntimeError, IndexError, ValueError) as error:
                 hint = ""
                 if outputs.ndim == 3 and y.shape == outputs.shape[:2]:
                     hint = "; classes are the second dimension: let the model return outputs.mT"

@@ -23,10 +23,10 @@ from decoupled_descent.networks.folds.run import CrossFitRun
 from decoupled_descent.networks.folds.training import FoldTraining, Transform
 from decoupled_descent.networks.frozen import Frozen, split_frozen
 from decoupled_descent.networks.given import (
+    given_rows,
     labels_for,
     new_rows,
     one_per_row,
-    rows_and_labels,
     unwrapped_module,
 )
 from decoupled_descent.networks.last_layer import last_features
@@ -93,8 +93,6 @@ class CrossFit:
     def __post_init__(self) -> None:
         """Check the arguments."""
         object.__setattr__(self, "model", unwrapped_module(self.model))
-        if not isinstance(self.model, nn.Module):
-            raise ValueError(f"model={self.model!r} must be a torch.nn.Module")
         RowLosses(self.criterion)
         check_make(self.optimizer)
 
@@ -214,10 +212,10 @@ class CrossFit:
         Returns:
             The run. Ctrl-C ends the training with what was reached.
         """
-        X, y = rows_and_labels(X, y)
+        X, y, model = given_rows(X, y, self.model)
         X, y = one_per_row("X", X), one_per_row("y", labels_for(self.criterion, y))
-        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), X.dtype)
-        X = X.to(dtype) if X.is_floating_point() else X
+        dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), X.dtype)
+        X, y = (each.to(dtype) if each.is_floating_point() else each for each in (X, y))
         if len(X) != len(y):
             raise ValueError(f"X has {len(X)} rows and y {len(y)}; give the same number")
         check_finite("X", X)
@@ -234,13 +232,14 @@ class CrossFit:
             transform,
             scheduler_per_batch,
             torch.Generator().manual_seed(seed),
-            None if test is None else new_rows(test),
+            None if test is None else new_rows(test, model),
         )
         asked = {"cross_fit": self, "X": X, "y": y, "epochs": epochs, "plan": plan, "best": best}
         asked |= {"scheduler": scheduler, "patience": patience, "seed": seed}
-        same, frozen = self, None if transform is not None else self._frozen()
+        same = replace(self, model=model)
+        frozen = None if transform is not None else same._frozen()
         if frozen is not None:
-            same, X = replace(self, model=frozen.rest), frozen.features(X)
+            same, X = replace(same, model=frozen.rest), frozen.features(X)
             plan = plan.with_features(frozen.features)
         device = next(self.model.parameters()).device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,9 @@ from decoupled_descent.networks.folds.stacked_module import StackedModule, Tenso
 from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.modules import MeanOutput
 from decoupled_descent.networks.run import NetworkRun, Start
+from decoupled_descent.networks.several_inputs import SeveralInputs, inner_module
 from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import StopReason
 
 if TYPE_CHECKING:
@@ -223,11 +225,14 @@ class CrossFitRun(NetworkRun):
 
     def _module(self, k: int) -> nn.Module:
         result = self.stack.module(k, self.weights)
-        return result if self.frozen is None else self.frozen.joined(result)
+        return inner_module(result if self.frozen is None else self.frozen.joined(result))
 
-    def predict(self, X: Tensor, batch_size: int = 4096, *, best: bool = True) -> Tensor:
+    def predict(self, X: Any, batch_size: int = 4096, *, best: bool = True) -> Tensor:
         """Outputs of the model of all rows for new rows; see :meth:`to_module`."""
-        model = self.to_module(best=best)
+        model, template = self.to_module(best=best), self.stack.template
+        if isinstance(template, SeveralInputs):
+            model, X = template.around(model), template.columns(X)
+        X = as_tensor("X", X)
         with torch.no_grad():
             parts = [model(part.to(self.stack.device)) for part in torch.split(X, batch_size)]
         return torch.cat(parts)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
-
-from decoupled_descent.quiet import ignoring
 
 Tensors = dict[str, Tensor]
 Parts = Mapping[str, Sequence[Tensor]]
@@ -179,7 +177,7 @@ class StackedModule:
     def _why_not_together(self, x: Tensor) -> str:
         """Compare the outputs of all copies at once with those of one, without random parts."""
         try:
-            with torch.no_grad(), self.mode(False), ignoring(UserWarning):
+            with torch.no_grad(), self.mode(False), _without_fallback():
                 alone, both = self.one(0, x), self.all(x[:1].expand(2, *x[:1].shape), each=True)
             devices = [self.device] if self.device.type == "cuda" else []
             before = self.snapshot()
@@ -215,6 +213,18 @@ class StackedModule:
             for name, value in snapshot.items():
                 targets[name].copy_(value[k])
         return result.eval()
+
+
+@contextmanager
+def _without_fallback() -> Iterator[None]:
+    """Layers that ``torch.vmap`` computes one copy after the other, with a warning, are errors."""
+    functorch = cast(Any, torch._C)._functorch
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    try:
+        yield
+    finally:
+        functorch._set_vmap_fallback_enabled(before)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from decoupled_descent.networks.modules import MeanOutput
 from decoupled_descent.networks.path.derivatives import Network
 from decoupled_descent.networks.run import NetworkRun, Start
+from decoupled_descent.networks.several_inputs import inner_module, input_columns
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.run import Run
 
@@ -84,7 +85,7 @@ class PathRun(NetworkRun, Run):
             The module that was given, with its trained parameters.
         """
         state, network = self.best_state if best else self.state, _network(self.bound)
-        modules = [network.with_parameters(each.beta) for each in state.paths]
+        modules = [inner_module(network.with_parameters(each.beta)) for each in state.paths]
         return modules[0] if len(modules) == 1 else MeanOutput(modules)
 
     def predict(self, X: Any, *, best: bool = True) -> Tensor:
@@ -98,7 +99,7 @@ class PathRun(NetworkRun, Run):
             The outputs, shape (m,) or (m, K).
         """
         state, network = self.best_state if best else self.state, _network(self.bound)
-        rows = as_tensor("X", X)
+        rows = as_tensor("X", input_columns(network.module, X))
         check_finite("X", rows)
         rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
         outputs = outputs_of(network, state, rows)

@@ -14,7 +14,7 @@ from decoupled_descent.evaluation.output_scale import OutputScale
 from decoupled_descent.evaluation.outputs import Labels
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.frozen import split_frozen
-from decoupled_descent.networks.given import labels_for, new_rows, rows_and_labels, unwrapped_module
+from decoupled_descent.networks.given import given_rows, labels_for, new_rows, unwrapped_module
 from decoupled_descent.networks.known_labels import label_level
 from decoupled_descent.networks.modules import as_network, call_layers
 from decoupled_descent.networks.path.derivatives import Network
@@ -80,8 +80,8 @@ def fit_network(
     options = FitOptions(**given)
     callbacks, state = as_callbacks(options.callbacks), options.state
     module, loss = described(model, options.loss)
-    X, y = rows_and_labels(X, y)
-    module, y = unwrapped_module(module), labels_for(loss, y)
+    X, y, module = given_rows(X, y, unwrapped_module(module))
+    y = labels_for(loss, y)
     rows, network = prepared(X, y, module, loss, options.weights, options.groups)
     if state is None:
         state = algorithm.init(rows, network, seed=options.seed)
@@ -151,7 +151,7 @@ def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor]:
     like = network.start
     X, y = (
         each.to(like) if each.is_floating_point() else each.to(like.device)
-        for each in new_rows(test)
+        for each in new_rows(test, network.module)
     )
     return X, y.to(like) if y.dtype == torch.bool else y
 
