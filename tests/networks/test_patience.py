@@ -97,19 +97,33 @@ def test_an_interrupted_run_is_not_trusted(train):
     assert any("interrupted" in reason for reason in run.evaluation.reasons)
 
 
-@pytest.mark.parametrize("train", [by_path, by_folds])
-def test_the_same_names_for_both_kinds_of_runs(train):
-    X, y = parity(4, 0)
-    new = parity(4, 1)
-    run = train(X, y, 12, test=new)
-    assert run.test_error.shape == run.train_error.shape == run.train_error_stderr.shape
-    best = run.to_module().eval()
+@pytest.mark.parametrize("layer", [nn.Identity, nn.Dropout], ids=["path", "folds"])
+def test_a_layer_of_dropout_changes_the_method_and_nothing_else(layer):
+    (X, y), new, seen = parity(4, 0), parity(4, 1), []
+    model = deep(4, 0)
+    model.insert(4, layer())
+    given = {"loss": nn.BCEWithLogitsLoss(), "weights": torch.linspace(1, 2, 300)}
+    given |= {"groups": torch.arange(300) // 2, "callbacks": lambda step: seen.append(str(step))}
+    run = dd.fit(X, y, model, test=new, steps=12, seed=1, patience=20, **given)
+    assert (run.evaluation.how == "path") == (layer is nn.Identity)
+    curves = (run.train_error, run.train_error_stderr, run.test_error)
+    assert {each.shape for each in curves} == {(len(seen),)}
+    assert run.train_error[run.best_step] == run.train_error.min()
+    assert run.outputs.shape == run.losses.shape == (300,)
+    assert len(run.evaluation.losses) == len(run.labels if layer is nn.Dropout else run.labels.y)
+    best = run.to_module()
+    assert not best.training
     with torch.no_grad():
         outputs = best(new[0]).squeeze(1)
+    torch.testing.assert_close(run.predict(new[0]), outputs)
     error = nn.functional.binary_cross_entropy_with_logits(outputs, new[1])
     assert float(run.test_error[run.best_step]) == pytest.approx(float(error), rel=1e-4)
-    torch.testing.assert_close(run.predict(new[0]).squeeze(), outputs)
     assert (run.error, run.stderr) == (run.evaluation.error, run.evaluation.stderr)
     assert float(run.estimate("accuracy")) == run.estimate("accuracy").value
-    assert isinstance(run.note, str)
-    assert train(X, y, 3).test_error is None
+    assert run.load_into(model) is model
+    assert run.note.startswith("Chosen: ")
+    assert run.note.count(" s") >= (2 if layer is nn.Identity else 0)
+    assert (run.diverged, run.stop_reason) == (False, StopReason.STEPS)
+    assert run.still_falling >= 0
+    assert run.plot().axes[0].get_ylabel()
+    assert dd.fit(X, y, model, loss="logistic", steps=2).test_error is None

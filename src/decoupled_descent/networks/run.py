@@ -47,6 +47,8 @@ class NetworkRun(AnyRun, ABC):
     if TYPE_CHECKING:  # the two kinds of runs have these
         test_error: Any
         best_step: Any
+        outputs: Any
+        losses: Any
 
     @abstractmethod
     def to_module(self) -> nn.Module:
@@ -54,7 +56,7 @@ class NetworkRun(AnyRun, ABC):
 
     @abstractmethod
     def predict(self, X: Any) -> Tensor:
-        """Outputs of the trained network for new rows."""
+        """Outputs of the trained network for new rows, shape (m,) for one output."""
 
     def load_into(self, module: nn.Module) -> nn.Module:
         """Give a module of the user's the trained weights; return it.
@@ -86,3 +88,8 @@ class NetworkRun(AnyRun, ABC):
     def note(self) -> str:
         """What to know about the estimate, in sentences."""
         return " ".join(filter(None, [self.choice, *self.evaluation.reasons]))
+
+
+def squeezed(outputs: Tensor) -> Tensor:
+    """Single outputs as (n,), others as they are."""
+    return outputs.squeeze(1) if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs

@@ -85,10 +85,15 @@ class AnyRun:
         return max(0.0, float(errors[-1 - count // 10] - errors[-1]) / stderr)
 
     @property
+    def diverged(self) -> bool:
+        """Whether training ended because its error was no longer finite."""
+        return self.stop_reason is StopReason.DIVERGED
+
+    @property
     def notes(self) -> dict[str, float]:
         """Numbers that the training measured, by name, for the checks of the evaluation."""
         return {
-            "diverged": float(self.stop_reason is StopReason.DIVERGED),
+            "diverged": float(self.diverged),
             "interrupted": float(self.stop_reason is StopReason.INTERRUPTED),
             "still_falling": self.still_falling,
         }
@@ -207,11 +212,6 @@ class Run(AnyRun):
     @property
     def _estimates(self) -> Any:
         return self.history.train_error
-
-    @property
-    def diverged(self) -> bool:
-        """Whether training ended because its error was no longer finite."""
-        return self.stop_reason is StopReason.DIVERGED
 
     @property
     def state(self) -> Any:

@@ -78,7 +78,7 @@ class CrossFit:
         ... )
         >>> run = cross.fit(X, (y > 0).float(), epochs=3)
         >>> run.out_of_fold_error.shape, run.outputs.shape
-        (torch.Size([4]), torch.Size([200, 1]))
+        (torch.Size([4]), torch.Size([200]))
         >>> accuracy = run.estimate("accuracy")  # .value, .stderr, .interval
         >>> model = run.to_module()  # trained on all rows
     """

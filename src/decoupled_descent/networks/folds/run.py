@@ -19,7 +19,7 @@ from decoupled_descent.networks.folds.sample_size_bias import expected_bias, siz
 from decoupled_descent.networks.folds.stacked_module import StackedModule, Tensors
 from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.modules import MeanOutput
-from decoupled_descent.networks.run import NetworkRun, Start
+from decoupled_descent.networks.run import NetworkRun, Start, squeezed
 from decoupled_descent.networks.several_inputs import SeveralInputs, inner_module
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.tensors import as_tensor
@@ -172,11 +172,11 @@ class CrossFitRun(NetworkRun):
 
     @property
     def outputs(self) -> Tensor:
-        """Out-of-fold outputs of all rows, shape (n, …); NaN for rows that no copy leaves out."""
+        """Out-of-fold outputs of rows, (n,) or (n, K, …); NaN where no copy leaves a row out."""
         result = torch.as_tensor(self.record.outputs).clone()
         if result.is_floating_point():
             result[~self.record.assignment.evaluated] = torch.nan
-        return result
+        return squeezed(result)
 
     @property
     def losses(self) -> Tensor:
@@ -235,4 +235,4 @@ class CrossFitRun(NetworkRun):
         X = as_tensor("X", X)
         with torch.no_grad():
             parts = [model(part.to(self.stack.device)) for part in torch.split(X, batch_size)]
-        return torch.cat(parts)
+        return squeezed(torch.cat(parts))

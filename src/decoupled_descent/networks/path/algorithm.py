@@ -20,6 +20,7 @@ from decoupled_descent.networks.path.other_rows import completed, usual_number
 from decoupled_descent.networks.path.pair_variance import left_out_factor, pair_variance
 from decoupled_descent.networks.path.problem import PathProblem
 from decoupled_descent.networks.path.training import fit_network
+from decoupled_descent.networks.run import squeezed
 
 #: The estimate is not trusted if its own error exceeds this share of its standard error. From the
 #: second share on, or if more than this share of runs is lost, it never is again.
@@ -197,8 +198,8 @@ class DecoupledGaussNewton(Algorithm):
         return fit_network(X, y, model, self, **options)
 
     def outputs(self, state: Any, preactivations: Tensor, bound: Any) -> Tensor:
-        """Outputs of the followed rows as if they were new, (r,) or (r, K)."""
-        return preactivations.squeeze(1) if preactivations.shape[1] == 1 else preactivations
+        """Outputs of the rows as if they were new, (n,) or (n, K)."""
+        return squeezed(preactivations)
 
     def assumptions(self) -> frozenset[str]:
         """None but that rows are independent."""

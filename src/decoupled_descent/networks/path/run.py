@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.networks.modules import MeanOutput
 from decoupled_descent.networks.path.derivatives import Network
-from decoupled_descent.networks.run import NetworkRun, Start
+from decoupled_descent.networks.run import NetworkRun, Start, squeezed
 from decoupled_descent.networks.several_inputs import inner_module, input_columns
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.run import Run
@@ -44,6 +44,16 @@ class PathRun(NetworkRun, Run):
         assert self.labels is not None
         shaped = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
         return _network(self.bound).losses(shaped, self.labels.y)
+
+    @property
+    def outputs(self) -> Tensor:
+        """Left-out outputs of all rows at the best step, shape (n,) or (n, K)."""
+        return self.best_outputs
+
+    @property
+    def losses(self) -> Tensor:
+        """Their losses, shape (n,)."""
+        return self.row_losses(self.best_outputs)
 
     @property
     def objective(self) -> Any:
@@ -82,11 +92,11 @@ class PathRun(NetworkRun, Run):
             best: Use the iterate with the lowest train error, else the last one.
 
         Returns:
-            The module that was given, with its trained parameters.
+            The module that was given, with its trained parameters, in evaluation mode.
         """
         state, network = self.best_state if best else self.state, _network(self.bound)
         modules = [inner_module(network.with_parameters(each.beta)) for each in state.paths]
-        return modules[0] if len(modules) == 1 else MeanOutput(modules)
+        return (modules[0] if len(modules) == 1 else MeanOutput(modules)).eval()
 
     def predict(self, X: Any, *, best: bool = True) -> Tensor:
         """Evaluate the trained network on new rows.
@@ -102,8 +112,7 @@ class PathRun(NetworkRun, Run):
         rows = as_tensor("X", input_columns(network.module, X))
         check_finite("X", rows)
         rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
-        outputs = outputs_of(network, state, rows)
-        return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+        return squeezed(outputs_of(network, state, rows))
 
 
 def _network(bound: Any) -> Network:
