@@ -99,7 +99,7 @@ def measure(ridge, seed):
     """Row losses at every step, by name, each (T, n); and test errors."""
     (X, y), (X_test, y_test), model = rows(N, seed), rows(4000, 1000 + seed), network(seed)
     output = Flat(model)
-    betas, left_out = descent(X, y, model, ridge, None)
+    betas, left_out = descent(X, y, model, ridge, N)
     found = {name: [] for name in (*NAMES, "fitted")}
     for beta, h in zip(betas, left_out, strict=True):
         found["path"].append(log_loss(h.reshape(-1), y))

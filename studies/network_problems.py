@@ -32,6 +32,7 @@ OTHERS = (
 IMAGES = ("mnist 4 9", "mnist 3 5")
 #: Digits of the pre-training, and pairs of others for the fine-tuning.
 FIRST_HALF, PAIRS = (0, 1, 2, 3, 4), ("mnist 5 8", "mnist 7 9", "mnist 5 6")
+FINE_TUNED = ("linear head", "transformer head", "last block", "adapters")
 WIDTHS = {"16": (16,), "32-32": (32, 32), "64-64": (64, 64)}
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 ROWS, MULTICLASS_ROWS, IMAGE_ROWS, MOST_TEST = 400, 200, 300, 3000
@@ -115,18 +116,27 @@ def convolutional(activation, seed, outputs=1):
 class Transformer(nn.Module):
     """One block of attention over 16 patches of 7 × 7 pixels."""
 
-    def __init__(self, seed, width=12):
+    def __init__(self, seed, width=12, outputs=1):
         super().__init__()
         torch.manual_seed(seed)
         self.embed, self.place = nn.Linear(49, width), nn.Parameter(0.1 * torch.randn(16, width))
         self.block = nn.TransformerEncoderLayer(
             width, 2, 2 * width, 0.0, "gelu", batch_first=True, norm_first=True
         )
-        self.head = nn.Linear(width, 1)
+        self.head = nn.Linear(width, outputs)
 
     def forward(self, x):
         patches = nn.functional.unfold(x, 7, stride=7).mT
         return self.head(self.block(self.embed(patches) + self.place).mean(1))
+
+
+class Body(Transformer):
+    """A transformer without its head."""
+
+    def __init__(self, whole):
+        nn.Module.__init__(self)
+        self.embed, self.place, self.block = whole.embed, whole.place, whole.block
+        self.head = nn.Identity()
 
 
 class Adapted(nn.Module):
@@ -148,8 +158,10 @@ def pretrained(data, kind, seed):
     """A network trained on 2,000 images of the first half of the digits."""
     X, y = digits(data, FIRST_HALF, seed)
     X, y = X[:2000], y[:2000]
-    if kind == "last block":
+    if kind in ("last block", "linear head"):
         model = convolutional(nn.ReLU, seed, outputs=5)
+    elif kind == "transformer head":
+        model = Transformer(seed, outputs=5)
     else:
         model = nn.Sequential(nn.Flatten(), *perceptron(784, 5, (32, 32), nn.ReLU, seed))
     epochs_of_adamw(model, X, y, "cross_entropy", seed, 8, rate=3e-3)
@@ -157,13 +169,15 @@ def pretrained(data, kind, seed):
 
 
 def fine_tuned(data, kind, seed):
-    """The pre-trained network with a new last layer; its last block or adapters are trained."""
+    """The pre-trained network with a new last layer, of which a part is trained."""
     model = copy.deepcopy(pretrained(data, kind, seed))
     torch.manual_seed(seed + 1)
-    if kind == "last block":
-        model[0].requires_grad_(False)
+    if kind in ("last block", "linear head"):
+        model[0 if kind == "last block" else slice(0, 2)].requires_grad_(False)
         model[2] = nn.Linear(108, 1)
         return model
+    if kind == "transformer head":
+        return nn.Sequential(Body(model).requires_grad_(False).eval(), nn.Linear(12, 1))
     return nn.Sequential(
         model[0], Adapted(model[1]), model[2], Adapted(model[3]), model[4], nn.Linear(32, 1)
     )
@@ -175,7 +189,7 @@ def network(data, kind, X, outputs, seed):
         return convolutional(ACTIVATIONS[kind.split()[1]], seed)
     if kind == "transformer":
         return Transformer(seed)
-    if kind in ("last block", "adapters"):
+    if kind in FINE_TUNED:
         return fine_tuned(data, kind, seed)
     shape, activation = kind.split()
     columns = math.prod(X.shape[1:])

@@ -194,7 +194,7 @@ def literal(data):
         X, y, new, labels = X.double(), y.double(), new.double(), labels.double()
         start = perceptron(X.shape[1], outputs, (width,), nn.Tanh, 0).double()
         options = {"damping": 4.0, "stratified": False}
-        algorithm = dd.DecoupledGaussNewton(**options)
+        algorithm = dd.DecoupledGaussNewton(**options, followed=len(X))
         run = dd.fit(X, y, start, algorithm, steps, loss=loss, test=(new, labels))
         errors = torch.zeros(len(X), steps)
         for row in range(len(X)):
