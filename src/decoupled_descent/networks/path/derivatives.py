@@ -19,7 +19,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.path.layered import Layered
 from decoupled_descent.networks.path.losses import LossOfOutputs
-from decoupled_descent.networks.path.shared_linear import SharedLinear
 from decoupled_descent.objective.losses import Loss
 
 #: The most numbers that a chunk of a product may hold at a time: 32 MB in float32. Smaller chunks
@@ -298,10 +297,7 @@ class Network(LossOfOutputs):
         if self._recurrent:  # its LSTM has no forward-mode derivative
             mkldnn.enabled = False
         try:
-            if self._layered is not None:
-                yield
-                return
-            with sdpa_kernel(SDPBackend.MATH), SharedLinear():
+            with sdpa_kernel(SDPBackend.MATH):
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
