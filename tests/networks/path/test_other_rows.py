@@ -100,3 +100,19 @@ def test_all_of_few_rows_are_followed():
     some = dd.fit(*twice, tanh_network(3, 3), dd.DecoupledGaussNewton(), 2, loss="logistic")
     assert len(some.followed) == 64
     assert len(Examples(*twice).nearest.row) == len(some.best_outputs) == 128
+
+
+def test_a_checkpoint_continues_with_the_same_predictions(tmp_path):
+    X, y = rows(90, 4)
+    model, algorithm = tanh_network(4, 3), dd.DecoupledGaussNewton(followed=20)
+    whole = dd.fit(X, y, model, algorithm, 6, loss="logistic")
+
+    def interrupt(step):
+        if step.index == 3:
+            raise KeyboardInterrupt
+
+    given = {"loss": "logistic", "checkpoint": dd.Checkpoint(tmp_path / "run", every=1)}
+    dd.fit(X, y, model, algorithm, 6, **given, callbacks=interrupt)
+    resumed = dd.fit(X, y, model, algorithm, 6, **given)
+    assert torch.equal(resumed.train_error, whole.train_error)
+    assert torch.equal(resumed.outputs, whole.outputs)

@@ -100,32 +100,27 @@ class Primal(FactoredMatrix):
 
     def solve_without(self, vectors: Tensor, members: Members) -> Tensor:
         """A₋ᵢ⁻¹ v_i by Sherman–Morrison–Woodbury, a few groups at a time."""
-        chunk = max(1, 2**22 // (members.places.shape[1] * vectors.shape[1]))
-        spans = range(0, len(vectors), chunk)
-        parts = [
-            self._without(
-                vectors[k : k + chunk], Members(*(each[k : k + chunk] for each in members))
-            )
-            for k in spans
-        ]
+        parts = []
+        for span, own, spread, leverage in self._of_groups(members):
+            solved, there = self._solve(vectors[span]), members.there[span]
+            influenced = (own @ solved.unsqueeze(2)) * there.unsqueeze(2)
+            blocks = torch.eye(own.shape[1]).to(own) - leverage
+            factor = torch.linalg.solve(blocks, influenced)
+            parts.append((solved + (spread.mT @ factor).squeeze(2)).to(vectors))
         return torch.cat(parts)
 
     def leverages(self, members: Members) -> Tensor:
-        """B_i A⁻¹ B_iᵀ, from A⁻¹ Bᵀ of all rows."""
-        spread, (index, there) = self._solve(self.rows), members
-        own = self.rows[index].double() * there.unsqueeze(2)
-        return own @ (spread[index] * there.unsqueeze(2)).mT
+        """B_i A⁻¹ B_iᵀ, a few groups at a time."""
+        return torch.cat([leverage for *_, leverage in self._of_groups(members)])
 
-    def _without(self, vectors: Tensor, members: Members) -> Tensor:
-        index, there = members
-        own = self.rows[index].double() * there.unsqueeze(2)  # B_i, shape (b, r, P)
-        solved = self._solve(vectors)
-        spread = self._solve(own.flatten(0, 1)).reshape(own.shape)  # A⁻¹ B_iᵀ
-        blocks = torch.eye(index.shape[1]).to(own) - own @ spread.mT
-        influenced = (own @ solved.unsqueeze(2)) * there.unsqueeze(2)
-        factor = torch.linalg.solve(blocks, influenced)
-        result: Tensor = solved + (spread.mT @ factor).squeeze(2)
-        return result.to(vectors)
+    def _of_groups(self, members: Members) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+        """B_i, B_i A⁻¹ and B_i A⁻¹ B_iᵀ of some groups after others."""
+        chunk = max(1, 2**22 // (members.places.shape[1] * self.rows.shape[1]))
+        for first in range(0, len(members.places), chunk):
+            span = slice(first, first + chunk)
+            own = self.rows[members.places[span]].double() * members.there[span].unsqueeze(2)
+            spread = self._solve(own.flatten(0, 1)).reshape(own.shape)
+            yield span, own, spread, own @ spread.mT
 
 
 def _pairs(matrix: Tensor, index: Tensor) -> Tensor:
