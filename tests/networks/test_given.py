@@ -34,52 +34,7 @@ def by_folds(X, y, model, loss):
 BOTH = pytest.mark.parametrize("train", [by_fit, by_folds])
 
 
-class Named(TensorDataset):
-    """Rows as dictionaries."""
-
-    def __getitem__(self, index):
-        row, label = super().__getitem__(index)
-        return {"first": row[:2], "second": row[2:]}, label
-
-
-class Apart(nn.Module):
-    """Takes two inputs that are parts of the rows; one argument, or two."""
-
-    def __init__(self, inner, together=None):
-        super().__init__()
-        self.inner, self.together = inner, together
-
-    def forward(self, first, second):
-        return self.inner(torch.cat([first, second], 1))
-
-
-class Together(Apart):
-    def forward(self, x):
-        return self.inner(torch.cat([x[key] for key in self.together], 1))
-
-
-class Tokens(nn.Module):
-    """Token ids with a mask."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed, self.last = nn.Embedding(1000, 4), nn.Linear(4, 2)
-
-    def forward(self, ids, mask):
-        seen = self.embed(ids).masked_fill(~mask.unsqueeze(2), 0.0)
-        return self.last(torch.tanh(seen.sum(1) / mask.sum(1, keepdim=True)))
-
-
-PARTS = {"first": X[:, :2], "second": X[:, 2:]}
-
 SAME = {
-    "a dictionary as arguments": (lambda: (PARTS, Y, Apart(model()), CE), CE),
-    "a dictionary as one": (lambda: (PARTS, Y, Together(model(), PARTS), CE), CE),
-    "a tuple as arguments": (lambda: (tuple(PARTS.values()), Y, Apart(model()), CE), CE),
-    "a tuple as one": (lambda: (tuple(PARTS.values()), Y, Together(model(), (0, 1)), CE), CE),
-    "a data set of dictionaries": (lambda: (Named(X, Y), None, Apart(model()), CE), CE),
-    "three tensors": (lambda: (TensorDataset(*PARTS.values(), Y), None, Apart(model()), CE), CE),
     "a column of classes": (lambda: (X, Y.unsqueeze(1), model(), CE), CE),
     "labels in double precision": (lambda: (X, Y.double().numpy(), model(1), BCE), BCE),
     "read-only labels": (lambda: (X, pd.Series(Y.numpy()), model(), CE), CE),
@@ -132,7 +87,6 @@ class Doubled(nn.Module):
 REFUSED = {
     "text": (lambda: (X, np.where(Y, "yes", "no"), model(), CE), "y has text.*numpy.unique"),
     "from one": (lambda: (X, Y + 1, model(), CE), "y has the class 2.*for classes 0 to 1"),
-    "inputs of other lengths": (lambda: ((X, X[1:]), Y, Apart(model()), CE), "numbers of rows"),
     "minus one": (lambda: (X, 2 * Y - 1, model(1), BCE), "from -1 to 1.*takes 0 and 1"),
     "not copied": (lambda: (X, Y, nn.Sequential(OldNorm()), CE), "use .*parametrizations"),
     "two outputs": (lambda: (X, Y.float(), model(2), BCE), r"outputs of shape \(\d+, 2\)"),
@@ -158,27 +112,6 @@ def test_layers_without_forward_derivatives_are_trained_by_folds(layer):
     run = by_fit(X, Y, nn.Sequential(layer()), CE)
     assert isinstance(run, CrossFitRun)
     assert "has a layer without forward-mode derivatives" in run.note
-
-
-@BOTH
-def test_several_inputs_in_all_that_a_run_has(train):
-    draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, 1000, (60, 3), generator=draw)
-    rows = {"ids": ids, "mask": (torch.rand(60, 3, generator=draw) < 0.8) | (ids < 0)}
-    rows["mask"][:, 0] = True
-    module, algorithm = Tokens(), dd.DecoupledGaussNewton()
-    if train is by_fit:
-        run = dd.fit(rows, Y, module, algorithm, 2, loss=CE, test=(rows, Y))
-    else:
-        run = dd.CrossFit(module, CE, torch.optim.AdamW, 4).fit(rows, Y, 2, test=(rows, Y))
-    trained = run.load_into(Tokens())
-    with torch.no_grad():
-        outputs = trained(ids, rows["mask"])
-    torch.testing.assert_close(run.predict(rows), outputs)
-    assert type(run.to_module()) is Tokens
-    assert float(run.test_error[run.best_step]) == pytest.approx(float(CE(outputs, Y)), rel=1e-5)
-    with pytest.raises(ValueError, match="X must be a dictionary of ids, mask"):
-        run.predict((ids, ids))
 
 
 def test_half_precision_is_trained_by_folds():

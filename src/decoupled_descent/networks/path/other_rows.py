@@ -31,7 +31,7 @@ from decoupled_descent.networks.path.losses import LossOfOutputs
 #: By default as many groups are followed as this times the root of their number, but all of so few.
 ROOTS, ALL = 5.0, 64
 #: Predicted changes are multiplied by a number up to this one, found by so many halvings.
-MOST, HALVINGS = 4.0, 24
+MOST, HALVINGS = 4.0, 16
 #: Directions of outputs with less than this share of the curvature of the others have none.
 FLAT = 1e-12
 
