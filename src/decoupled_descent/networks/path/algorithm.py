@@ -70,7 +70,7 @@ class DecoupledGaussNewton(Algorithm):
         starts: The model is the mean of the outputs of this many runs from different starts; so are
             the left-out outputs. The first start is the module as it is.
         followed: Follow the runs without this many rows (or groups), drawn at random; by default
-            about 5√n of n. The left-out outputs of the others are predicted from these, and the
+            about 4√n of n. The left-out outputs of the others are predicted from these, and the
             standard error contains what that misses.
         stratified: Whether classes keep their shares when a row is left out: the other rows of its
             class weigh more by as much. Otherwise the class is rarer without the row, so that the

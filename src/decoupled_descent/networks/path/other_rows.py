@@ -29,7 +29,7 @@ from decoupled_descent.networks.path.curvature import FactoredMatrix
 from decoupled_descent.networks.path.losses import LossOfOutputs
 
 #: By default as many groups are followed as this times the root of their number, but all of so few.
-ROOTS, ALL = 5.0, 64
+ROOTS, ALL = 4.0, 64
 #: Predicted changes are multiplied by a number up to this one, found by so many halvings.
 MOST, HALVINGS = 4.0, 16
 #: Directions of outputs with less than this share of the curvature of the others have none.
@@ -41,7 +41,7 @@ def usual_number(groups: int) -> int:
 
     Example:
         >>> usual_number(50), usual_number(100), usual_number(400), usual_number(2000)
-        (50, 64, 100, 224)
+        (50, 64, 80, 179)
     """
     return min(groups, max(ALL, math.ceil(ROOTS * math.sqrt(groups))))
 
