@@ -102,25 +102,38 @@ class Examples:
         return codes
 
     def follow(
-        self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
+        self,
+        outputs: int,
+        most: int | None = None,
+        seed: int | None = 0,
+        stratified: bool = False,
+        first: Tensor | None = None,
     ) -> FollowedGroups:
-        """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
-        count = int(self.groups.max()) + 1
-        chosen = torch.arange(count)
+        """Choose the groups that are left out: all, or ``most`` of them.
+
+        Those are the groups with the numbers ``first``, and others that are drawn at random.
+        """
+        chosen = torch.arange(count := int(self.groups.max()) + 1)
+        first = chosen[:0] if first is None else first.to(chosen)
         if most is not None and most < count:
             generator = torch.Generator()
             generator.seed() if seed is None else generator.manual_seed(seed)
-            chosen = torch.randperm(count, generator=generator)[:most].sort().values
-        return self.followed(chosen.to(self.groups.device), outputs, stratified)
+            order = torch.randperm(count, generator=generator)
+            drawn = order[~torch.isin(order, first)][: most - len(first)]
+            chosen = torch.cat([first, drawn.sort().values])
+        certain = len(first) if len(chosen) < count else 0
+        return self.followed(chosen.to(self.groups.device), outputs, stratified, certain)
 
-    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> FollowedGroups:
-        """The groups with these numbers."""
+    def followed(
+        self, chosen: Tensor, outputs: int, stratified: bool = False, certain: int = 0
+    ) -> FollowedGroups:
+        """The groups with these numbers, of which the first were not drawn at random."""
         number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
         number[chosen] = torch.arange(len(chosen), device=chosen.device)
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
         classes = self.classes(outputs) if stratified else None
-        return FollowedGroups(chosen, rows, own[rows], outputs, classes)
+        return FollowedGroups(chosen, rows, own[rows], outputs, classes, certain)
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,7 @@ class FollowedGroups:
         group: For each of these rows its group, 0 … m − 1.
         outputs: K.
         classes: The class of each row of X if classes keep their shares, shape (n,), else None.
+        certain: So many were not drawn, but would be followed in any case; the first ones.
     """
 
     chosen: Tensor
@@ -140,6 +154,14 @@ class FollowedGroups:
     group: Tensor
     outputs: int
     classes: Tensor | None = None
+    certain: int = 0
+
+    def shares(self, groups: int) -> Tensor:
+        """For how many of all groups each one speaks, with mean 1, shape (m,)."""
+        drawn = self.count - self.certain
+        result = torch.ones(self.count, dtype=torch.float64, device=self.chosen.device)
+        result[self.certain :] = (groups - self.certain) / max(1, drawn)
+        return result / result.mean()
 
     @property
     def count(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.networks.examples import Examples
@@ -57,8 +58,9 @@ def test_rows_that_are_followed_are_exact_and_others_are_close(loss):
     assert 0 < float(missed) < 0.1 * float((exact[4] - fitted).square().sum())
 
 
+@pytest.mark.parametrize("certain", [0, 10])
 @pytest.mark.parametrize("grouped", [False, True], ids=["rows", "groups with weights"])
-def test_the_mean_has_no_bias_and_its_variance_is_said(grouped):
+def test_the_mean_has_no_bias_and_its_variance_is_said(grouped, certain):
     """Predictions that miss much, of 240 rows of which 60 (or groups of them) are followed."""
     draw = torch.Generator().manual_seed(0)
     fitted, noise = torch.randn(2, 240, 1, generator=draw).double()
@@ -75,7 +77,9 @@ def test_the_mean_has_no_bias_and_its_variance_is_said(grouped):
     exact = everyone.averaged(data, network.losses(left_out, y)).mean()
     errors, said = [], []
     for seed in range(300):
-        followed = data.follow(1, everyone.count // 4, seed)
+        first = torch.arange(certain) * 3
+        followed = data.follow(1, everyone.count // 4, seed, first=first)
+        assert followed.certain == certain
         given = (left_out[followed.rows], fitted, effects)
         outputs, variance = completed(network, data, followed, *given)
         assert torch.equal(outputs[followed.rows], given[0])
@@ -92,14 +96,16 @@ def test_the_mean_has_no_bias_and_its_variance_is_said(grouped):
     assert (torch.equal(whole, left_out), nothing) == (True, 0.0)
 
 
-def test_all_of_few_rows_are_followed():
-    X, y = rows(64, 3)
-    everything = dd.fit(X, y, tanh_network(3, 3), dd.DecoupledGaussNewton(), 2, loss="logistic")
-    assert len(everything.followed) == 64
-    twice = torch.cat([X, X]), torch.cat([y, y])
-    some = dd.fit(*twice, tanh_network(3, 3), dd.DecoupledGaussNewton(), 2, loss="logistic")
-    assert len(some.followed) == 64
-    assert len(Examples(*twice).nearest.row) == len(some.best_outputs) == 128
+def test_all_of_few_rows_are_followed_and_the_farthest_of_many():
+    X, y = rows(100, 3)
+    model, algorithm = tanh_network(3, 3), dd.DecoupledGaussNewton()
+    assert len(dd.fit(X, y, model, algorithm, 2, loss="logistic").followed) == 100
+    X, y = rows(150, 3)
+    X[140:] *= 10
+    run = dd.fit(X, y, nn.Linear(3, 1).double(), algorithm, 2, loss="logistic")
+    assert len(run.followed.unique()) == 100
+    assert set(range(140, 150)) <= set(run.followed[:20].tolist())
+    assert len(run.outputs) == 150
 
 
 def test_a_checkpoint_continues_with_the_same_predictions(tmp_path):

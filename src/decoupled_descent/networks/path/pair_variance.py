@@ -47,13 +47,14 @@ def left_out_factor(slopes: Tensor, fitted_slopes: Tensor) -> float:
     return min(MOST, max(1.0, math.sqrt(float(slopes.double().square().sum()) / fitted)))
 
 
-def pair_variance(effects: Tensor, factor: float) -> float:
+def pair_variance(effects: Tensor, factor: float, shares: Tensor | None = None) -> float:
     r"""The sum over pairs of groups.
 
     Args:
         effects: g_i · (o(x_i; β_k) − o(x_i; β)), shape (m, m): the change of the value of
             group i (row) if group k (column) is left out.
         factor: f.
+        shares: For how many of all groups each one speaks, with mean 1, shape (m,).
 
     Returns:
         The variance of the mean that comes from pairs; at least 0.
@@ -77,4 +78,5 @@ def pair_variance(effects: Tensor, factor: float) -> float:
     of_rows = ((count - 1) * row + column.T) / share
     of_columns = ((count - 1) * column + row.T) / share
     h = (h - of_rows - of_columns + h.sum() / ((count - 1) * (count - 2))) * other
-    return max(0.0, float((h * h.T).sum()) / count**2) * factor**2
+    products = h * h.T if shares is None else h * h.T * shares * shares.unsqueeze(1)
+    return max(0.0, float(products.sum()) / count**2) * factor**2
