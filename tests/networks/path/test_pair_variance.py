@@ -13,7 +13,7 @@ from tests.networks.path_problems import close, recorded, rows, tanh_network
 from tests.oracles import path as oracle
 
 
-def naive(effects: Tensor) -> float:
+def naive(effects: Tensor, shares: Tensor | None = None) -> float:
     """Residuals of a regression on a constant, rows and columns; then a loop over pairs."""
     m = len(effects)
     pairs = [(i, k) for i in range(m) for k in range(m) if i != k]
@@ -23,7 +23,8 @@ def naive(effects: Tensor) -> float:
     values = torch.stack([effects[i, k] for i, k in pairs]).double()
     fitted = design @ (torch.linalg.pinv(design) @ values)
     left = {pair: float(v) for pair, v in zip(pairs, values - fitted, strict=True)}
-    return sum(left[i, k] * left[k, i] for i, k in pairs) / m**2
+    shares = torch.ones(m) if shares is None else shares
+    return sum(float(shares[i] * shares[k]) * left[i, k] * left[k, i] for i, k in pairs) / m**2
 
 
 def test_sum_over_pairs_equals_a_loop():
@@ -32,6 +33,8 @@ def test_sum_over_pairs_equals_a_loop():
     effects = symmetric + symmetric.T + torch.randn(9, 9, generator=draw).double()
     assert abs(pair_variance(effects, 1.0) - naive(effects)) < 1e-12
     assert abs(pair_variance(effects, 2.0) - 4 * naive(effects)) < 1e-12
+    shares = torch.linspace(0.5, 1.5, 9).double()  # rows that speak for others
+    assert abs(pair_variance(effects, 1.0, shares) - naive(effects, shares)) < 1e-12
     common = torch.randn(9, 1, generator=draw).double() + torch.randn(1, 9, generator=draw)
     assert abs(pair_variance(effects + common, 1.0) - naive(effects)) < 1e-12
     assert pair_variance(symmetric - symmetric.T, 1.0) == 0.0  # no negative variance
