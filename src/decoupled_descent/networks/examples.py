@@ -212,11 +212,7 @@ class FollowedGroups:
 
     def summed(self, rows: Examples, effects: Tensor) -> Tensor:
         """Turn changes of row losses, shape (r, m), into those of ``averaged`` values, (m, m)."""
-        if not rows.weighted and not rows.grouped:
-            return effects
         weights = rows.weights[self.rows]
         effects = (weights / weights.mean()).unsqueeze(1) * effects
-        if not rows.grouped:
-            return effects
         sums = effects.new_zeros(self.count, effects.shape[1]).index_add_(0, self.group, effects)
         return sums * (self.count / len(effects))

@@ -21,9 +21,10 @@ def naive(effects: Tensor, shares: Tensor | None = None) -> float:
     for place, (i, k) in enumerate(pairs):
         design[place, i] = design[place, m + k] = 1.0
     values = torch.stack([effects[i, k] for i, k in pairs]).double()
-    fitted = design @ (torch.linalg.pinv(design) @ values)
+    shares = torch.ones(m).double() if shares is None else shares
+    roots = torch.stack([shares[i] * shares[k] for i, k in pairs]).sqrt()
+    fitted = design @ (torch.linalg.pinv(roots.unsqueeze(1) * design) @ (roots * values))
     left = {pair: float(v) for pair, v in zip(pairs, values - fitted, strict=True)}
-    shares = torch.ones(m) if shares is None else shares
     return sum(float(shares[i] * shares[k]) * left[i, k] * left[k, i] for i, k in pairs) / m**2
 
 
@@ -85,6 +86,15 @@ def test_path_takes_the_effects_of_its_own_runs():
     effects = left_out.unsqueeze(1) * smoother * left_out
     wanted = pair_variance(effects, left_out_factor(left_out, residuals))
     close(torch.tensor(run.last.info.pairs), torch.tensor(wanted), 1e-10)
+
+
+def test_some_of_the_pairs_speak_for_all():
+    X, y = rows(200, 12)
+    model, given, found = tanh_network(12, 6), {"loss": "logistic"}, []
+    for followed in (200, 100):
+        algorithm = dd.DecoupledGaussNewton(followed=followed)
+        found.append(float(dd.fit(X, y, model, algorithm, 10, **given).last.info.pairs))
+    assert 0.5 < (found[1] / found[0]) ** 0.5 < 2.0
 
 
 def test_groups_sum_the_effects_of_their_rows():
