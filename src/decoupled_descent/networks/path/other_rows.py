@@ -37,6 +37,8 @@ from decoupled_descent.networks.path.losses import LossOfOutputs
 #: By default as many groups are followed as this times the root of their number, but all of so few;
 #: and this share of them are those with the largest Jacobian.
 ROOTS, ALL, CERTAIN = 5.0, 100, 0.2
+#: Sums that are the same but for this share of their squares are one: the first two after one step.
+SAME = 1e-10
 #: Predicted changes are multiplied by a number up to this one, found by so many halvings.
 MOST, HALVINGS = 4.0, 16
 #: Directions of outputs with less than this share of the curvature of the others have none.
@@ -112,7 +114,9 @@ def completed(
         return result.index_copy(0, some, left_out), 0.0
     columns, change = effects[:, some].flatten(1).T.double(), (left_out - fitted[some]).double()
     length = columns.norm(dim=0).clamp_min(1e-30)
-    found = torch.linalg.lstsq(columns / length, change.reshape(-1, 1)).solution.squeeze(1)
+    columns = columns / length
+    gram = torch.linalg.pinv(columns.T @ columns, rtol=SAME, hermitian=True)
+    found = gram @ (columns.T @ change.flatten())
     predicted = torch.einsum("q,qjk->jk", found / length, effects.double()).to(fitted)
 
     everyone = int(rows.groups.max()) + 1
