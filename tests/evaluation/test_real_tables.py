@@ -50,6 +50,7 @@ def gap(model, X, y):
     return (evaluation.error - exact.error) / (exact.losses.std() / ROWS**0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_formulas_and_refits_are_near_to_literal_leave_one_out():
     gaps = {}

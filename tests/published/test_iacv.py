@@ -20,6 +20,7 @@ def problem(n, seed):
     return X, (rng.random(n) < 1 / (1 + np.exp(-X @ beta))).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "near"), [(250, 0.05), (1000, 0.01)])
 def test_one_newton_step_is_near_to_literal_leave_one_out(n, near):
     X, y = problem(n, seed=0)

@@ -56,6 +56,7 @@ def test_copies_of_rows_are_noticed(name):
     assert dd.evaluate(MODELS[name].fit(X, y), X, y).verdict != "trust"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_independent_rows_are_not_similar(name):
     for seed in range(3):

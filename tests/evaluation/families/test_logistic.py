@@ -57,6 +57,7 @@ def test_one_newton_step():
     np.testing.assert_allclose(evaluation.losses, losses, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_penalty_that_was_chosen():
     model = LogisticRegressionCV(
         Cs=3, l1_ratios=(0,), scoring="neg_log_loss", use_legacy_attributes=False, **EXACT

@@ -25,6 +25,7 @@ def linear(loss, **options):
     return dd.DecoupledRegressor(loss=loss, features="linear", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["poisson", "proportion"])
 def test_the_estimate_is_honest(loss):
     """Over 25 draws z has mean 0 within 3 standard errors and a mean square of about 1."""

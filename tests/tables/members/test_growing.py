@@ -104,6 +104,7 @@ def test_groups_are_predicted_without_their_rows():
     assert errors[2] < 0.3 * errors[0]  # the other copies give the row away
 
 
+@pytest.mark.slow
 def test_no_signal_is_predicted_at_random():
     """Bags keep the shares of the classes; otherwise rows left out would look like the others."""
     right = []
@@ -132,6 +133,7 @@ def test_a_forest_that_adds_nothing_is_not_finished():
     assert torch.equal(grow_forest(constant, useful, 1).predictions, plain.predictions)
 
 
+@pytest.mark.slow
 def test_few_trees_show_what_many_would_add(monkeypatch):
     """The noise of the trees has no part in it: forests of 5 and of 80 trees say the same."""
     monkeypatch.setattr(growing, "ERRORS", 0.0)  # the estimate itself

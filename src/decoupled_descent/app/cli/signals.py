@@ -27,8 +27,9 @@ ENDING = tuple(getattr(signal, one) for one in ("SIGTERM", "SIGHUP") if hasattr(
 #: Seconds until SIGTERM is repeated, and how often it is. With the seconds before the process
 #: leaves at once they are less than the ten after which most service managers kill.
 PAUSE, TIMES = 3.0, 2
-#: Seconds until a signal is repeated whose exception was raised in a destructor.
-SOON = 0.05
+#: Seconds until a signal is repeated whose exception was raised in a destructor: long enough for
+#: the main thread of a busy machine to be outside of it, or the repetition would be lost as well.
+SOON = 0.5
 
 
 class SignalState:
