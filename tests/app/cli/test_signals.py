@@ -8,6 +8,10 @@ import pytest
 
 from decoupled_descent.app.cli import signals
 
+pytestmark = pytest.mark.skipif(
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+    reason="Ctrl-C is ignored here, as in the background of a script, and programs inherit that",
+)
 #: A command that handles signals, and says when it does.
 START = """
 import os, signal, sys, time
